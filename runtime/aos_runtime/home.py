@@ -1,0 +1,216 @@
+"""Where everything lives: path arithmetic over one root, nothing else.
+
+Layout of build-install.md 7.2 (the published 0.10.4 layout) below `$AOS_HOME/runtime`.  Every path is built from
+validated names.  This module reads and writes no file; `store.layout` decides whether a home may be used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from aos_runtime.errors import InvalidInput
+from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName, Digest, EnvKey, PrincipalName
+
+HOME_VARIABLE = "AOS_HOME"
+LAYOUT_VERSION = "aos-1"
+WORKSPACE_STATE_DIR = ".aos"
+SOCKET_PATH_MAX_BYTES = 103 if sys.platform == "darwin" else 107
+"""Longest path that `bind` takes (MEASURED: 107 bytes bind on Linux, 108 fail)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The root of one aos home (`$AOS_HOME`, default `~/.aos`), absolute."""
+
+    root: Path
+
+    @property
+    def state(self) -> Path:
+        return self.root / "runtime"
+
+    # etc: operator configuration and what was approved
+    @property
+    def etc(self) -> Path:
+        return self.state / "etc"
+
+    @property
+    def config_file(self) -> Path:
+        return self.etc / "config.toml"
+
+    @property
+    def layout_file(self) -> Path:
+        return self.etc / "layout-version"
+
+    @property
+    def profiles(self) -> Path:
+        return self.etc / "profiles"
+
+    def profile(self, principal: PrincipalName) -> Path:
+        return self.profiles / f"{principal}.toml"
+
+    @property
+    def bundled_file(self) -> Path:
+        """JSON: which bundled capsules the operator removed, so that they stay removed."""
+        return self.etc / "bundled.json"
+
+    def receipts(self, principal: PrincipalName, capsule: CapsuleName) -> Path:
+        """Approval receipts of one installed capsule, one file per content digest; out of any guest's reach."""
+        return self.etc / "capsule-authority" / principal / capsule
+
+    def receipt(self, principal: PrincipalName, capsule: CapsuleName, content: Digest) -> Path:
+        return self.receipts(principal, capsule) / f"{content}.json"
+
+    # run: nothing durable
+    @property
+    def run(self) -> Path:
+        return self.state / "run"
+
+    @property
+    def socket(self) -> Path:
+        """The daemon's socket; a short per-user folder in /tmp where the path is too long to bind."""
+        path = self.run / "system.sock"
+        if len(os.fsencode(path)) <= SOCKET_PATH_MAX_BYTES:
+            return path
+        short = hashlib.blake2s(os.fsencode(self.root), digest_size=10).hexdigest()
+        return Path("/tmp") / f"aos-{os.getuid()}-{short}" / "system.sock"
+
+    @property
+    def token_file(self) -> Path:
+        return self.run / "system.token"
+
+    @property
+    def ready_file(self) -> Path:
+        return self.run / "system.ready"
+
+    @property
+    def pid_file(self) -> Path:
+        return self.run / "system.pid"
+
+    @property
+    def lock_file(self) -> Path:
+        return self.run / "system.lock"
+
+    # log
+    @property
+    def log(self) -> Path:
+        return self.state / "log"
+
+    @property
+    def daemon_log(self) -> Path:
+        return self.log / "_daemon.log"
+
+    def capsule_log(self, principal: PrincipalName, capsule: CapsuleName) -> Path:
+        folder = self.log if principal == DEFAULT_PRINCIPAL else self.log / principal
+        return folder / f"{capsule}.log"
+
+    # keys and secrets
+    @property
+    def keys(self) -> Path:
+        return self.state / "keys"
+
+    @property
+    def runtime_key(self) -> Path:
+        return self.keys / "runtime.key"
+
+    def principal_key(self, principal: PrincipalName) -> Path:
+        return self.keys / f"{principal}.key"
+
+    @property
+    def secrets(self) -> Path:
+        return self.state / "secrets"
+
+    def capsule_secrets(self, principal: PrincipalName, capsule: CapsuleName) -> Path:
+        return self.secrets / principal / capsule
+
+    def secret(self, principal: PrincipalName, capsule: CapsuleName, key: EnvKey) -> Path:
+        return self.capsule_secrets(principal, capsule) / key
+
+    # content
+    @property
+    def blobs(self) -> Path:
+        return self.state / "bin"
+
+    def blob(self, digest: Digest) -> Path:
+        return self.blobs / f"{digest}.wasm"
+
+    @property
+    def wit_store(self) -> Path:
+        return self.state / "wit" / "store"
+
+    @property
+    def code_cache(self) -> Path:
+        """Precompiled code; only the activator writes here."""
+        return self.state / "cache"
+
+    # state
+    @property
+    def var(self) -> Path:
+        return self.state / "var"
+
+    @property
+    def state_db(self) -> Path:
+        return self.var / "state.db"
+
+    @property
+    def staging(self) -> Path:
+        return self.var / "staging"
+
+    def install_lock(self, principal: PrincipalName, capsule: CapsuleName) -> Path:
+        return self.var / "lock" / f"{principal}.{capsule}.lock"
+
+    @property
+    def names_index(self) -> Path:
+        """Names for shell completion, one `kind<TAB>name` a line; rebuilt by whoever changes them."""
+        return self.var / "names.tsv"
+
+    # per principal
+    @property
+    def principals(self) -> Path:
+        return self.state / "home"
+
+    def principal(self, principal: PrincipalName) -> Path:
+        return self.principals / principal
+
+    def installed(self, principal: PrincipalName) -> Path:
+        return self.principal(principal) / ".local" / "capsules"
+
+    def capsule(self, principal: PrincipalName, capsule: CapsuleName) -> Path:
+        """A symbolic link to the live generation; swapping it is the commit of an install."""
+        return self.installed(principal) / capsule
+
+    def generations(self, principal: PrincipalName, capsule: CapsuleName) -> Path:
+        return self.principal(principal) / ".local" / "generations" / capsule
+
+    def env_file(self, principal: PrincipalName, capsule: CapsuleName) -> Path:
+        return self.principal(principal) / ".config" / "env" / f"{capsule}.env.json"
+
+
+def resolve_home(environ: Mapping[str, str]) -> Home:
+    """The home that this environment names: `$AOS_HOME`, else `$HOME/.aos`.  `ASTRID_HOME` is ignored.
+
+    InvalidInput `home-unset` or `home-relative` where that is not an absolute path without `..`.
+    """
+    text = environ.get(HOME_VARIABLE, "")
+    if not text:
+        user = environ.get("HOME", "")
+        if not user:
+            raise InvalidInput(
+                "home-unset",
+                "cannot tell where the aos home is: neither AOS_HOME nor HOME is set",
+                hint="set AOS_HOME to an absolute path",
+            )
+        text = os.path.join(user, ".aos")  # noqa: PTH118 - joins text that is checked below
+    path = Path(text)
+    if not path.is_absolute() or ".." in path.parts or "\0" in text:
+        raise InvalidInput(
+            "home-relative",
+            f"the aos home must be an absolute path without `..`: {text!r}",
+            hint="set AOS_HOME to an absolute path",
+            path=text,
+        )
+    return Home(path)
