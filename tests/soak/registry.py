@@ -1,0 +1,49 @@
+"""The list of soaks, and what one is given and gives back."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How long a soak may go on.  `for_s` is None for the whole run, which ends by itself."""
+
+    for_s: float | None
+    started_s: float = field(default_factory=time.monotonic)
+
+    def is_spent(self) -> bool:
+        return self.for_s is not None and time.monotonic() - self.started_s >= self.for_s
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self.started_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a soak did.  `rounds` of what `unit` says; `faults` are sentences, empty where all is well."""
+
+    rounds: int
+    unit: str
+    faults: tuple[str, ...] = ()
+
+
+Soak = Callable[[Budget], Report]
+
+SOAKS: dict[str, tuple[str, str]] = {
+    "crash": (
+        "tests.soak.crash",
+        "kill install and daemon at every n-th write, fsync and rename: every home opens again, whole",
+    ),
+}
+"""name -> (module with a function `run`, one line that says what it does).  A new soak is a line here."""
+
+
+def load_soak(name: str) -> Soak:
+    module, _ = SOAKS[name]
+    run: Soak = importlib.import_module(module).run
+    return run
