@@ -1,9 +1,9 @@
 """Build hook: puts into wheel and sdist the data that lives outside the two packages.
 
-Templates and completions go under `aos_cli/_data`; the first-party capsules, built by cargo at wheel build
-time and never committed, go under `aos_runtime/_bundled` with their digests in `bundled.json`.  An sdist
-carries the built capsules, so a wheel made from it needs no Rust, no git and no network.  An editable install takes its
-capsules from the ignored folder that `scripts/toolchain` fills, and is never made to wait for cargo.
+Templates and completions go under `aos_cli/_data`; the first-party capsules, built by cargo when the wheel is
+built and never committed, go under `aos_runtime/_bundled` with their digests in `bundled.json`.  An sdist
+carries the built capsules, so a wheel made from it needs no Rust, no git and no network.  An editable install
+takes its capsules from the ignored folder that `scripts/toolchain` fills, and never waits for cargo.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The list of soaks, and what one is given and gives back."""
+"""The list of soaks: long runs that find what shows only after many tries.  Run by `scripts/soak`.
+
+A soak is a module with a function `run(budget) -> Report`; registering it is one line in `SOAKS`.
+"""
 
 from __future__ import annotations
 
