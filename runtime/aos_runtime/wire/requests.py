@@ -1,0 +1,244 @@
+"""Requests to kernel, admin and tools door, decoded; their replies, encoded.
+
+Source: daemon-kernel.md 5.1 to 5.3.  Requests must carry the `raw_json` tag.  A payload without `method` is not for
+us (the topics are shared with capsules) and is left alone; a method that nobody knows, or parameters that do not fit,
+are answered with an `Error` that says so.  This module decides no permission: `required_capabilities` only names them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+from aos_runtime.wire.methods import ADMIN_METHODS, METHODS, Method
+from aos_runtime.wire.payloads import RAW_JSON
+
+MAX_CALL_TIMEOUT_S = 3600.0
+DEFAULT_CALL_TIMEOUT_S = 60.0
+
+
+class Request(Struct, frozen=True):
+    """A well-formed request.  `params` holds every parameter of the method, absent ones with their default."""
+
+    method: Method
+    params: dict[str, Any]
+    request_id: str | None = None
+
+
+class BadRequest(Struct, frozen=True):
+    """A request that must be answered with `error(text, request_id)`."""
+
+    text: str
+    request_id: str | None = None
+
+
+class _Params(Struct, frozen=True):
+    pass
+
+
+class _ById(_Params, frozen=True):
+    id: str
+
+
+class _Principal(_Params, frozen=True):
+    target_principal: str
+
+
+class _Shutdown(_Params, frozen=True):
+    reason: str | None = None
+
+
+class _Remove(_ById, frozen=True):
+    force: bool = False
+    purge: bool = False
+
+
+class EnvValue(Struct, frozen=True):
+    """One `[env]` value that comes with an install."""
+
+    key: str
+    value: str
+    kind: Literal["Text", "Secret"] = "Text"
+
+
+class _Install(_Params, frozen=True):
+    source: str
+    workspace: bool = False
+    target_principal: str | None = None
+    provenance: dict[str, Any] | None = None
+    authority: Literal["automatic", "explicit_approval", "operator_distribution"] = "automatic"
+    env: list[EnvValue] = field(default_factory=list)
+    expected_generation: Any = None
+    batch: Any = None
+
+
+class _Activate(_Params, frozen=True):
+    stage_id: str
+    principal: str
+
+
+class _BeginBatch(_Params, frozen=True):
+    members: list[dict[str, Any]]
+    target_principal: str | None = None
+
+
+class _FinishBatch(_Params, frozen=True):
+    batch_id: str
+    target_principal: str | None = None
+
+
+class _Receipt(_Params, frozen=True):
+    receipt: Any
+
+
+class _Approve(_Params, frozen=True):
+    request_id: str
+    signature: str
+
+
+class _ToolName(_Params, frozen=True):
+    name: str
+
+
+class _ToolCall(_Params, frozen=True):
+    name: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+    timeout_s: float = DEFAULT_CALL_TIMEOUT_S
+
+    def __post_init__(self) -> None:
+        if not 0 < self.timeout_s <= MAX_CALL_TIMEOUT_S:
+            raise ValueError(f"timeout_s must be over 0 and at most {MAX_CALL_TIMEOUT_S:g}")
+
+
+class _ToolCancel(_Params, frozen=True):
+    corr: str
+
+
+_KERNEL_PARAMS: dict[str, type[_Params]] = {
+    "GetCapsuleMetadataForPrincipal": _Principal,
+    "Shutdown": _Shutdown,
+    "ReloadCapsule": _ById,
+    "UnloadCapsule": _ById,
+    "RemoveCapsule": _Remove,
+    "PromoteWorkspace": _ById,
+    "RollbackWorkspace": _ById,
+    "InstallCapsule": _Install,
+    "ActivateStage": _Activate,
+    "BeginCapsuleInstallBatch": _BeginBatch,
+    "FinishCapsuleInstallBatch": _FinishBatch,
+    "GetInstalledCapsuleIdentity": _ById,
+    "GetCapsuleInstallResumeReceipt": _ById,
+    "PutCapsuleInstallResumeReceipt": _Receipt,
+    "ApproveCapability": _Approve,
+}
+"""What each kernel method takes; one that is not here takes nothing."""
+
+TOOLS_PARAMS: dict[str, type[_Params]] = {
+    "list": _Params,
+    "show": _ToolName,
+    "call": _ToolCall,
+    "cancel": _ToolCancel,
+}
+"""What each verb of the tools door takes: show `name`; call `name`, `arguments`, `timeout_s`; cancel `corr`."""
+
+
+class _Head(Struct, frozen=True):
+    method: Any = None
+    params: Raw | None = None
+    request_id: str | None | UnsetType = UNSET
+
+
+_decode_head = msgspec.json.Decoder(_Head).decode
+_encode = msgspec.json.Encoder().encode
+_NOT_JSON = (msgspec.DecodeError, RecursionError, UnicodeError)
+
+
+def decode_request(body: bytes, kind: str | None = RAW_JSON) -> Request | BadRequest | None:
+    """A kernel request from a normalised payload; None where it is not one and must be ignored."""
+    return _decode(body, kind, METHODS, _KERNEL_PARAMS)
+
+
+def decode_admin_request(body: bytes, kind: str | None = RAW_JSON) -> Request | BadRequest | None:
+    """An admin request, which also carries `request_id`; None where it is not one and must be ignored."""
+    return _decode(body, kind, ADMIN_METHODS, {})
+
+
+def decode_tools_request(verb: str, body: bytes, kind: str | None = RAW_JSON) -> dict[str, Any] | BadRequest:
+    """The parameters of a tools-door request; `verb` is that of its topic and decides."""
+    head = _read_head(body) if kind == RAW_JSON else None
+    if head is None:
+        return BadRequest("a request to the tools door is a raw_json payload with `params`")
+    return _read_params(TOOLS_PARAMS[verb], head.params, f"tools.{verb}")
+
+
+def required_capabilities(request: Request, caller: str) -> tuple[str, ...]:
+    """What `caller` must hold, in the order in which it is checked (daemon-kernel.md 5.1).
+
+    The global form is needed where the request is about another principal; a secret value needs env:write as well.
+    """
+    method, params = request.method, request.params
+    target = params.get("target_principal") or params.get("principal") or caller
+    foreign = target != caller and method.others is not None
+    needed = [method.others if foreign and method.others else method.own]
+    if any(value["kind"] == "Secret" for value in params.get("env", ())):
+        needed.append("env:write" if foreign else "self:env:write")
+    return tuple(needed)
+
+
+def ok(status: str, data: object = UNSET, request_id: str | None = None) -> bytes:
+    """A reply: `{"status": ..., "data": ...}`, with `request_id` in front for admin."""
+    fields: dict[str, object] = {} if request_id is None else {"request_id": request_id}
+    fields["status"] = status
+    if data is not UNSET:
+        fields["data"] = data
+    return _encode(fields)
+
+
+def error(text: str, request_id: str | None = None) -> bytes:
+    """The reply that says what went wrong."""
+    return ok("Error", text, request_id)
+
+
+def working() -> bytes:
+    """The keepalive while a request runs; not an answer."""
+    return _WORKING
+
+
+_WORKING = ok("Working")
+
+
+def _decode(
+    body: bytes, kind: str | None, methods: dict[str, Method], shapes: dict[str, type[_Params]]
+) -> Request | BadRequest | None:
+    head = _read_head(body) if kind == RAW_JSON else None
+    if head is None or not isinstance(head.method, str):
+        return None
+    request_id = None if head.request_id is UNSET else head.request_id
+    method = methods.get(head.method)
+    if method is None:
+        return BadRequest(f"unknown method {head.method[:128]!r}", request_id)
+    params = _read_params(shapes.get(method.name, _Params), head.params, method.name)
+    if isinstance(params, BadRequest):
+        return BadRequest(params.text, request_id)
+    return Request(method, params, request_id)
+
+
+def _read_head(body: bytes) -> _Head | None:
+    try:
+        return _decode_head(body)
+    except _NOT_JSON:
+        return None
+
+
+def _read_params(shape: type[_Params], raw: Raw | None, name: str) -> dict[str, Any] | BadRequest:
+    """Checked parameters as plain values; a message about what does not fit names the path, never the value."""
+    try:
+        value = msgspec.json.decode(b"{}" if raw is None or bytes(raw) == b"null" else raw, type=shape)
+    except msgspec.ValidationError as problem:
+        return BadRequest(f"bad parameters for {name}: {problem}")
+    except _NOT_JSON:
+        return BadRequest(f"bad parameters for {name}: not JSON that can be held")
+    fields: dict[str, Any] = msgspec.to_builtins(value)
+    return fields
