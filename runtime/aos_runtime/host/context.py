@@ -1,0 +1,80 @@
+"""What one instance may ask of the rest of the system: its identity and its ports.
+
+The host knows nothing of buses, databases and files.  Whoever makes an instance hands it a `GuestContext`; factors
+read it and call its ports, which are plain functions on plain values.  A context belongs to one (capsule, principal)
+for life; only `current` changes, before every hook.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from aos_runtime.bus.envelope import Envelope
+from aos_runtime.capsule.capability import Capabilities
+from aos_runtime.names import CapsuleName, PrincipalName
+
+
+class KvSpace(Protocol):
+    """One capsule's keys for one principal (host-abi.md 1.4); `store.kv` has the real one.
+
+    An implementation raises AosError for what it refuses: LimitExceeded becomes `quota` or `too-large`, any other
+    becomes `unknown(text)`.  Keys and prefixes have been checked for emptiness and NUL before they come here.
+    """
+
+    def get(self, key: str) -> bytes | None: ...
+    def set(self, key: str, value: bytes) -> None: ...
+    def delete(self, key: str) -> None: ...
+    def list_keys(self, prefix: str, limit: int) -> list[str]:
+        """At most `limit` keys, sorted bytewise."""
+
+    def list_page(self, prefix: str, cursor: str | None, limit: int) -> tuple[list[str], str | None]:
+        """At most `limit` keys strictly greater than `cursor`, and the next cursor if more remain."""
+
+    def clear_prefix(self, prefix: str) -> int: ...
+    def cas(self, key: str, expected: bytes | None, new: bytes) -> bool: ...
+
+
+def _sleep(duration_s: float) -> bool:
+    time.sleep(duration_s)
+    return True
+
+
+def _do_nothing() -> None:
+    return None
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(slots=True, kw_only=True)
+class GuestContext:
+    """Identity and ports of one instance."""
+
+    capsule: CapsuleName
+    principal: PrincipalName
+    source_id: str
+    """The capsule's source uuid (`capsule.identity.source_id`)."""
+    capabilities: Capabilities
+    """What the manifest asked for and the operator approved."""
+    kv: KvSpace
+    publish: Callable[[str, bytes], str | None]
+    """`(topic, payload)`: None is ok, else the case of ipc's `error-code`, or `unknown:TEXT`."""
+    config: Callable[[str], str | None]
+    """The value of one `[env]` key, secrets included."""
+    log: Callable[[str, str], None]
+    """`(level, message)`; level is one of trace, debug, info, warn, error.  Bounds and escapes what it is given."""
+    now_ms: Callable[[], int] = _wall_clock_ms
+    monotonic_ns: Callable[[], int] = time.monotonic_ns
+    before_block: Callable[[], None] = _do_nothing
+    """First line of every factor that may wait: the leader gives its socket and pending work away."""
+    sleep: Callable[[float], bool] = _sleep
+    """Wait that many seconds; False when it was cut short."""
+    signal_ready: Callable[[], None] = _do_nothing
+    has_capability: Callable[[str, str], bool] | None = None
+    """`(source uuid, capability name)` among the capsules that this principal can see; None: no registry."""
+    current: Envelope | None = field(default=None)
+    """The invocation being served; None outside of one."""
