@@ -1,0 +1,53 @@
+"""Every bound that a benchmark is held to, in one table (the reasons are in docs/benchmarks.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One figure.  `bound` is in `unit`; with `at_least` the figure must reach it, else it must stay
+    below."""
+
+    measure: str
+    key: str
+    title: str
+    unit: str
+    bound: float | None
+    at_least: bool = False
+
+    def is_met(self, value: float) -> bool:
+        if self.bound is None:
+            return True
+        return value >= self.bound if self.at_least else value < self.bound
+
+
+def _target(
+    measure: str, key: str, title: str, unit: str, bound: float | None, *, at_least: bool = False
+) -> Target:
+    return Target(measure=measure, key=key, title=title, unit=unit, bound=bound, at_least=at_least)
+
+
+TARGETS: dict[str, Target] = {
+    target.key: target
+    for target in (
+        _target("hook", "hook_0b", "hook over bare guest, 0 B", "x", 2.5),
+        _target("hook", "hook_1kb", "hook over bare guest, 1 KB", "x", 2.0),
+        _target("hook", "hook_10kb", "hook over bare guest, 10 KB", "x", 1.3),
+        _target("hook", "hook_100kb", "hook over bare guest, 100 KB", "x", 1.2),
+        _target("call", "call_p50", "one tool call, p50", "ms", 0.4),
+        _target("call", "call_echo", "one tool call over an echo server", "x", 4.0),
+        _target("load", "load_8_rate", "8 clients", "calls/s", 9000, at_least=True),
+        _target("load", "load_8_p99", "8 clients, p99", "ms", 3.0),
+        _target("load", "load_32_rate", "32 clients", "calls/s", 9000, at_least=True),
+        _target("boot", "boot_ready", "boot with 11 capsules, exec to ready", "s", 0.5),
+        _target("boot", "boot_rss", "resident with 11 capsules", "MB", 97),
+        _target("install", "install_100kb", "install of a 100 KB capsule, daemon up", "s", 0.4),
+        _target("build", "build_over_cargo", "no-op build, more than cargo's own", "s", 0.35),
+        _target("status", "status_time", "aos status", "s", 0.25),
+        _target("status", "status_typer", "aos status over a one-command Typer program", "x", 1.5),
+    )
+}
+
+MEASURES = tuple(dict.fromkeys(target.measure for target in TARGETS.values()))
