@@ -1,0 +1,39 @@
+"""What the journeys share: built capsules (once per machine) and a home that is cleaned up whatever
+happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.installation import Aos
+from tests.support.projects import build_project
+
+
+@pytest.fixture(scope="session")
+def hello_capsule() -> Path:
+    """The scaffold as it is: tool `hello`."""
+    return build_project("hello")
+
+
+@pytest.fixture(scope="session")
+def twin_capsule() -> Path:
+    """The scaffold under another name: the same tool `hello`."""
+    return build_project("twin")
+
+
+@pytest.fixture(scope="session")
+def sampler_capsule() -> Path:
+    """Tools count (state), note (log), explode (panic), refuse (error), repeat (size)."""
+    return build_project("sampler")
+
+
+@pytest.fixture
+def aos(tmp_path: Path) -> Iterator[Aos]:
+    """`aos` in a new home; its daemon is ended when the test is."""
+    installation = Aos(root=tmp_path)
+    installation.folder.mkdir()
+    yield installation
+    installation.close()
