@@ -29,7 +29,7 @@ def test_starts_at_the_same_moment_give_one_daemon(aos: Aos) -> None:
     assert [status for _, status in ended] == [0, 0, 0, 0], ended
     daemons = [
         pid
-        for pid in map(int, filter(str.isdigit, os.listdir("/proc")))
+        for pid in (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
         if f"AOS_HOME={aos.home.root}".encode() in _environ(pid) and b"aos_runtime.daemon" in _command(pid)
     ]
     assert daemons == [aos.daemon_pid()]
@@ -74,7 +74,7 @@ def test_dmn_10_the_caller_of_start_sees_end_of_file(aos: Aos) -> None:
     assert process.returncode == 0, out + err
     pid = aos.daemon_pid()
     assert pid is not None
-    assert os.readlink(f"/proc/{pid}/cwd") != str(aos.folder)
+    assert Path(f"/proc/{pid}/cwd").readlink() != aos.folder
 
 
 def test_stopped_is_said_once_the_process_is_gone(aos: Aos) -> None:
