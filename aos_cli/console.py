@@ -1,8 +1,9 @@
 """The one object that owns the terminal: data to stdout, talk to stderr.
 
-Nothing else in the toolchain prints.  Text that a guest, an archive or a daemon wrote goes through `safe`
-first, because a terminal obeys control characters and a guest could paint an approval prompt.  This module never
-decides what a command does; it knows streams, colour, verbosity and whether somebody is there to answer.
+Nothing else in the toolchain prints.  Text that a guest, an archive or a daemon wrote goes through
+`safe` first, because a terminal obeys control characters and a guest could paint an approval prompt.
+This module never decides what a command does; it knows streams, colour, verbosity and whether somebody
+is there to answer.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, Literal
+from typing import Literal, TextIO
 
 from aos_cli import environment
 from aos_runtime.errors import Unavailable
@@ -69,8 +70,9 @@ def safe(text: str, *, keep_lines: bool = False) -> str:
 def wants_color(choice: ColorChoice | None, environ: Mapping[str, str], *, is_terminal: bool) -> bool:
     """Whether one stream is painted.
 
-    `--color`, then AOS_COLOR, then NO_COLOR, then CLICOLOR_FORCE and FORCE_COLOR, then TERM=dumb, then whether
-    the stream is a terminal (cli-ux 5.2; NO_COLOR beats the forcing ones, unlike in the published client).
+    `--color`, then AOS_COLOR, then NO_COLOR, then CLICOLOR_FORCE and FORCE_COLOR, then TERM=dumb, then
+    whether the stream is a terminal (cli-ux 5.2; NO_COLOR beats the forcing ones, unlike in the published
+    client).
     """
     picked = choice or environ.get(environment.COLOR, "")
     if picked in ("always", "never"):
@@ -84,7 +86,7 @@ def wants_color(choice: ColorChoice | None, environ: Mapping[str, str], *, is_te
     return is_terminal
 
 
-def _is_terminal(stream: IO[str] | None) -> bool:
+def _is_terminal(stream: TextIO | None) -> bool:
     try:
         return stream is not None and stream.isatty()
     except ValueError:
@@ -260,7 +262,7 @@ class Console:
             self._write(sys.stderr, text + "\n")
 
     @staticmethod
-    def _write(stream: IO[str] | None, text: str) -> None:
+    def _write(stream: TextIO | None, text: str) -> None:
         if stream is None:
             return
         try:

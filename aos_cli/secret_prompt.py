@@ -15,7 +15,7 @@ _MAX_BYTES = 64 * 1024
 
 
 def read_hidden_line(prompt: str) -> str:
-    """The line typed at the controlling terminal, without its line end; Unavailable `no-hidden-input` else."""
+    """The line typed at the controlling terminal; Unavailable `no-hidden-input` where echo stays on."""
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
         before = termios.tcgetattr(terminal)

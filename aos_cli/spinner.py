@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from types import TracebackType
-from typing import IO
+from typing import TextIO
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _ASCII_FRAMES = "|/-\\"
@@ -20,7 +20,7 @@ _ELAPSED_AFTER_S = 2.0
 class Spinner:
     """Context manager that animates `label` on `stream` (a terminal) until the block ends."""
 
-    def __init__(self, stream: IO[str], label: str) -> None:
+    def __init__(self, stream: TextIO, label: str) -> None:
         self._stream = stream
         self._label = label
         self._frames = _FRAMES if "utf" in (stream.encoding or "").lower() else _ASCII_FRAMES

@@ -1,0 +1,118 @@
+"""Stop the daemon of a home, and say so only when it is gone.
+
+Asked over the socket first; where it does not end in time, by signal, and only a process that is proven to be the
+one that was recorded (case DMN-06, DMN-07).  Source: daemon-kernel.md 1.7.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from enum import Enum
+
+from aos_cli.client import connect
+from aos_cli.console import get_console
+from aos_cli.start_fence import hold_fence
+from aos_runtime.config import load_settings
+from aos_runtime.errors import AosError, Conflict, Unavailable
+from aos_runtime.home import Home
+from aos_runtime.names import PrincipalName
+from aos_runtime.store.run import LivenessState, is_lock_free, is_recorded_process, read_liveness
+
+_PAUSE_S = 0.02
+_SIGNAL_GRACE_S = 3.0
+_REQUEST_TIMEOUT_S = 10.0
+
+
+class Ending(Enum):
+    """How the daemon came to be gone."""
+
+    NOT_RUNNING = "not-running"
+    ASKED = "stopped"
+    TERMINATED = "terminated"
+    KILLED = "killed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """The daemon is gone and its lock is free."""
+
+    ending: Ending
+    pid: int | None
+
+
+def stop_daemon(home: Home, principal: PrincipalName) -> Stopped:
+    """Stop the daemon and wait until its process is gone and its lock is free.
+
+    Conflict `daemon-unidentified` where something holds the lock that cannot be proven to be our daemon: nothing is
+    signalled.  Unavailable `daemon-still-alive` where even SIGKILL did not end it.
+    """
+    timeout_s = load_settings(home).daemon_shutdown_s
+    with hold_fence(home, timeout_s=timeout_s):
+        liveness = read_liveness(home)
+        if liveness.state is LivenessState.STOPPED:
+            return Stopped(ending=Ending.NOT_RUNNING, pid=None)
+        with get_console().progress("Stopping the daemon"):
+            return _stop(home, principal, liveness.pid, timeout_s)
+
+
+def _stop(home: Home, principal: PrincipalName, pid: int | None, timeout_s: float) -> Stopped:
+    asked = _ask(home, principal)
+    if _wait_gone(home, timeout_s if asked is None else 0.0):
+        return Stopped(ending=Ending.ASKED, pid=pid)
+    if pid is None or not is_recorded_process(home):
+        raise _unidentified(home, asked)
+    get_console().warn(
+        f"the daemon (pid {pid}) did not end by itself within {timeout_s:g} s" if asked is None
+        else f"the daemon (pid {pid}) cannot be asked to stop: {asked.message}"
+    )
+    for number, ending in ((signal.SIGTERM, Ending.TERMINATED), (signal.SIGKILL, Ending.KILLED)):
+        if is_recorded_process(home):
+            _signal(pid, number)
+        if _wait_gone(home, _SIGNAL_GRACE_S):
+            return Stopped(ending=ending, pid=pid)
+    raise Unavailable(
+        "daemon-still-alive",
+        f"the daemon (pid {pid}) is still there after SIGKILL",
+        hint="its process may hang in the kernel: look at `ps`, or restart the machine",
+        pid=pid,
+    )
+
+
+def _ask(home: Home, principal: PrincipalName) -> AosError | None:
+    """Request the shutdown; None where the daemon took it, else why not."""
+    try:
+        with connect(home, principal) as daemon:
+            daemon.kernel_request("Shutdown", {"reason": "aos stop"}, inactivity_s=_REQUEST_TIMEOUT_S)
+    except AosError as error:
+        return None if error.code == "daemon-lost" else error
+    return None
+
+
+def _wait_gone(home: Home, timeout_s: float) -> bool:
+    """Whether process and lock are gone before `timeout_s` seconds have passed."""
+    end = time.monotonic() + timeout_s
+    while not (is_lock_free(home) and not is_recorded_process(home)):
+        if time.monotonic() >= end:
+            return False
+        time.sleep(_PAUSE_S)
+    return True
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def _unidentified(home: Home, asked: AosError | None) -> AosError:
+    if asked is not None and asked.code not in ("daemon-not-running", "daemon-timeout"):
+        return asked
+    return Conflict(
+        "daemon-unidentified",
+        "something holds this home, but it cannot be proven to be its daemon, so it was not signalled",
+        hint=f"see who has {home.lock_file} open, and end it yourself",
+    )

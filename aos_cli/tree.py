@@ -1,0 +1,102 @@
+"""The command tree as data: which command lives in which module, and what one line says about it.
+
+`aos --help`, the completion scripts and the typo suggestions read this table, so that none of them imports a
+command.  The module of a command is imported when that command runs (`aos_cli.lazy`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One command or group.  `target` is `module:function` below `aos_cli.commands`; a group has children."""
+
+    name: str
+    summary: str
+    target: str = ""
+    panel: str = ""
+    examples: tuple[str, ...] = ()
+    """Of a group; a command's examples end its docstring."""
+    children: tuple[Entry, ...] = ()
+
+    def child(self, name: str) -> Entry | None:
+        return next((entry for entry in self.children if entry.name == name), None)
+
+
+DEVELOP = "Develop"
+RUN = "Run"
+INSPECT = "Inspect"
+HELP = "Help"
+
+_CAPSULE = Entry(
+    name="capsule",
+    summary="Make, build, install and list capsules",
+    panel=DEVELOP,
+    examples=(
+        "aos capsule new my-capsule",
+        "aos capsule build my-capsule",
+        "aos capsule install ./dist/my-capsule.capsule",
+    ),
+    children=(
+        Entry(name="new", summary="Start a capsule project from a template", target="new:new"),
+        Entry(name="build", summary="Build a project into a .capsule file", target="build:build"),
+        Entry(name="install", summary="Install capsules from files or projects", target="install:install"),
+        Entry(name="list", summary="List installed capsules", target="capsule:list_capsules"),
+        Entry(name="show", summary="Show one installed capsule", target="capsule:show"),
+        Entry(name="remove", summary="Remove an installed capsule", target="remove:remove"),
+    ),
+)
+
+_TOOL = Entry(
+    name="tool",
+    summary="List and call the tools that capsules offer",
+    panel=RUN,
+    examples=("aos tool list", "aos tool call hello --arg name=Ada"),
+    children=(
+        Entry(name="list", summary="List the tools of the running capsules", target="tool:list_tools"),
+        Entry(name="show", summary="Show one tool and its input schema", target="tool:show"),
+        Entry(name="call", summary="Call a tool and print its answer", target="tool_call:call"),
+    ),
+)
+
+ROOT = Entry(
+    name="aos",
+    summary="Build capsules, run them, and call their tools",
+    examples=("aos demo", "aos capsule new my-capsule", "aos tool list"),
+    children=(
+        _CAPSULE,
+        Entry(name="start", summary="Start the daemon", target="daemon:start", panel=RUN),
+        Entry(name="stop", summary="Stop the daemon", target="daemon:stop", panel=RUN),
+        Entry(
+            name="restart", summary="Stop the daemon and start it again", target="daemon:restart", panel=RUN
+        ),
+        _TOOL,
+        Entry(
+            name="status",
+            summary="Say whether the daemon runs, and how it is",
+            target="status:status",
+            panel=INSPECT,
+        ),
+        Entry(name="ps", summary="List the capsules that the daemon runs", target="status:ps", panel=INSPECT),
+        Entry(
+            name="logs", summary="Show what capsules and the daemon logged", target="logs:logs", panel=INSPECT
+        ),
+        Entry(
+            name="demo", summary="See a capsule answer, in a throw-away home", target="demo:demo", panel=HELP
+        ),
+        Entry(
+            name="completions",
+            summary="Print the completion script of a shell",
+            target="completions:completions",
+            panel=HELP,
+        ),
+        Entry(
+            name="version",
+            summary="Show the versions of aos and its parts",
+            target="version:version",
+            panel=HELP,
+        ),
+    ),
+)
