@@ -32,11 +32,12 @@ def record_of(aos: Aos) -> list[str]:
 
 def test_the_watcher_catches_a_connection(watched: Aos) -> None:
     code = "import socket; socket.create_connection(('192.0.2.1', 80), timeout=1)"
+    command = [sys.executable, "-c", code]
     ended = subprocess.run(
-        [sys.executable, "-c", code], env=watched.environ, capture_output=True, text=True, check=False,
-        timeout=30 ) assert "the network is forbidden" in ended.stderr assert
-        any(line.startswith("socket.getaddrinfo") or line.startswith("socket.connect") for line in
-        record_of(watched))
+        command, env=watched.environ, capture_output=True, text=True, check=False, timeout=30
+    )
+    assert "the network is forbidden" in ended.stderr
+    assert any(line.startswith(("socket.getaddrinfo", "socket.connect")) for line in record_of(watched))
 
 
 def test_a_whole_session_uses_no_network(watched: Aos, hello_capsule: Path) -> None:

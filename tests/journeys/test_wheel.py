@@ -1,5 +1,4 @@
-"""The wheel and the sdist, installed in clean environments outside the checkout (cases REL-01, REL-03,
-REL-04)."""
+"""The wheel and the sdist in clean environments outside the checkout (cases REL-01, REL-03, REL-04)."""
 
 from __future__ import annotations
 

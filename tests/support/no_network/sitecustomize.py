@@ -1,7 +1,7 @@
 """Put first on PYTHONPATH by a test: every Python process then writes down what it does with the network.
 
 A line `armed PID` shows that a process was watched; any other line is a use of the network that must not
-happen. Unix sockets are not the network.
+happen.  Unix sockets are not the network.
 """
 
 from __future__ import annotations
@@ -10,20 +10,21 @@ import os
 import sys
 
 _RECORD = os.environ["AOS_TEST_NETWORK_RECORD"]
-_WATCHED = frozenset({"socket.connect", "socket.bind", "socket.sendto", "socket.getaddrinfo", "socket.gethostbyname"})
+_ADDRESSED = ("socket.connect", "socket.bind", "socket.sendto")
+_WATCHED = (*_ADDRESSED, "socket.getaddrinfo", "socket.gethostbyname")
 
 
 def _write(line: str) -> None:
-    with open(_RECORD, "a", encoding="utf-8") as record:  # noqa: PTH123 - as little as can be is imported
-    here record.write(line + "\n")
+    with open(_RECORD, "a", encoding="utf-8") as record:  # noqa: PTH123 - imports as little as it can
+        record.write(line + "\n")
 
 
 def _watch(event: str, arguments: tuple[object, ...]) -> None:
     if event not in _WATCHED:
         return
-    address = arguments[1] if event in {"socket.connect", "socket.bind", "socket.sendto"} else arguments[0]
-    if isinstance(address, str | bytes) and event.startswith(("socket.connect", "socket.bind", "socket.sendto")):
-        return
+    address = arguments[1] if event in _ADDRESSED else arguments[0]
+    if event in _ADDRESSED and isinstance(address, str | bytes):
+        return  # a Unix socket
     _write(f"{event} {address!r} by {os.getpid()} {sys.argv}")
     raise OSError(f"the network is forbidden in this test: {event} {address!r}")
 
