@@ -105,7 +105,7 @@ def boot(plan: Plan) -> list[Figure]:
 
 def _check_capsules(installation: Installation) -> None:
     """All eleven must be up, or the boot that was timed was not the boot that is meant."""
-    capsules = json.loads(installation.run("status", "--format", "json"))["capsules"]
+    capsules = json.loads(installation.run("status", "--format", "json"))["daemon"]["capsules"]
     ready = [row["name"] for row in capsules if row["state"] == "ready"]
     if len(ready) != BOOT_CAPSULES:
         raise BenchFailed(f"{len(ready)} capsules are ready, not {BOOT_CAPSULES}: {capsules}")

@@ -42,12 +42,12 @@ def test_the_loop_beside_a_running_daemon(aos: Aos, hello_capsule: Path) -> None
     aos.run("start")
     install(aos, hello_capsule)
     status = aos.run("status", "--format", "json").json
-    states = {row["name"]: row["state"] for row in status["capsules"]}
+    states = {row["name"]: row["state"] for row in status["daemon"]["capsules"]}
     assert states["hello"] == "ready"
     assert states["router"] == "ready", "the router is bundled"
 
     assert call(aos, "hello", name="Grace")["content"] == "Hello, Grace!"
-    after = {row["name"]: row for row in aos.run("status", "--format", "json").json["capsules"]}
+    after = {row["name"]: row for row in aos.run("status", "--format", "json").json["daemon"]["capsules"]}
     assert (after["hello"]["calls"], after["hello"]["errors"], after["hello"]["drops"]) == (1, 0, 0)
 
     aos.run("stop")
@@ -118,7 +118,7 @@ def test_two_capsules_with_one_tool_are_one_provider(
     provider = str(call(aos, "hello", name="Ada")["capsule"])
     assert provider in {"hello", "twin"}
     loser = ({"hello", "twin"} - {provider}).pop()
-    rows = {row["name"]: row for row in aos.run("status", "--format", "json").json["capsules"]}
+    rows = {row["name"]: row for row in aos.run("status", "--format", "json").json["daemon"]["capsules"]}
     assert rows[loser]["shadowed"], "who lost is said"
     assert rows[loser]["calls"] == 0 and rows[provider]["calls"] == 1
     aos.run("restart")

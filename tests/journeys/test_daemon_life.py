@@ -118,8 +118,8 @@ def test_dmn_01_a_home_too_deep_for_a_socket_works_and_is_not_mixed_up_with_its_
             home.run("start")
         assert first.home.socket != second.home.socket
         assert first.home.socket.parent.stat().st_mode & 0o777 == 0o700
-        assert first.run("status", "--format", "json").json["pid"] == first.daemon_pid()
-        assert second.run("status", "--format", "json").json["pid"] == second.daemon_pid()
+        assert first.run("status", "--format", "json").json["daemon"]["pid"] == first.daemon_pid()
+        assert second.run("status", "--format", "json").json["daemon"]["pid"] == second.daemon_pid()
     finally:
         first.close()
         second.close()

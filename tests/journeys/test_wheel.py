@@ -96,7 +96,8 @@ def test_the_installed_command_makes_a_project_and_serves_the_bundled_tools(inst
     assert "cargo" in refused.err, "what is missing is named"
     installed.run("start")
     states = {
-        row["name"]: row["state"] for row in installed.run("status", "--format", "json").json["capsules"]
+        row["name"]: row["state"]
+        for row in installed.run("status", "--format", "json").json["daemon"]["capsules"]
     }
     assert states["router"] == "ready"
     installed.run("stop")
