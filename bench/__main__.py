@@ -8,9 +8,8 @@ import os
 import platform
 import sys
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
-
-import wasmtime
 
 from aos_runtime import AOS_VERSION
 from bench.measures import MEASURE, Plan
@@ -52,7 +51,7 @@ def conditions(plan: Plan) -> dict[str, str]:
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "machine": f"{os.cpu_count()} cores, {_processor()}, {platform.system()} {platform.release()}",
         "load average": load,
-        "versions": f"aos {AOS_VERSION}, Python {platform.python_version()}, wasmtime {wasmtime.__version__}",
+        "versions": f"aos {AOS_VERSION}, Python {platform.python_version()}, wasmtime {version('wasmtime')}",
         "runs": f"{plan.runs} of each, median and spread; a load run lasts {plan.for_s:g} s",
         "published": published_version(),
     }

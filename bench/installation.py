@@ -12,17 +12,20 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from nacl.signing import SigningKey
 
 from aos_runtime import AOS_VERSION
 from aos_runtime.home import Home
 from aos_runtime.names import DEFAULT_PRINCIPAL
 from aos_runtime.wire.frames import FrameDecoder, encode_frame
-from aos_runtime.wire.handshake import ClientHandshake
+from aos_runtime.wire.handshake import ClientHandshake, ServerHello
 
 READY_TIMEOUT_S = 60.0
 COMMAND_TIMEOUT_S = 300.0
@@ -118,23 +121,20 @@ class Daemon:
         connection.settimeout(10.0)
         connection.connect(str(self.home.socket))
         session = ClientHandshake(
-            token=self.home.token_file.read_text(encoding="ascii").strip(),
-            client_version=AOS_VERSION,
-            principal=DEFAULT_PRINCIPAL,
+            self.home.token_file.read_text(encoding="ascii").strip(),
+            AOS_VERSION,
+            DEFAULT_PRINCIPAL,
             sign=_signer(self.home),
-            workspace=None,
         )
         decoder = FrameDecoder()
-        frame: bytes | None = session.first_frame()
-        while frame is not None:
-            connection.sendall(encode_frame(frame))
-            frame = session.receive(_read_frame(connection, decoder))
+        answer: bytes | ServerHello = session.start()
+        while isinstance(answer, bytes):
+            connection.sendall(encode_frame(answer))
+            answer = session.receive(_read_frame(connection, decoder))
         return connection
 
 
-def _signer(home: Home):  # type: ignore[no-untyped-def]
-    from nacl.signing import SigningKey
-
+def _signer(home: Home) -> Callable[[bytes], bytes]:
     key = SigningKey(home.principal_key(DEFAULT_PRINCIPAL).read_bytes())
     return lambda message: key.sign(message).signature
 
@@ -152,8 +152,6 @@ def _read_frame(connection: socket.socket, decoder: FrameDecoder) -> bytes:
 @contextmanager
 def throwaway_installation() -> Iterator[Installation]:
     """An installation in a new home below the temporary folder, removed at the end."""
-    import tempfile
-
     root = Path(tempfile.mkdtemp(prefix="aos-bench-"))
     try:
         yield Installation(home=Home(root / "home"))
