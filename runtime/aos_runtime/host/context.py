@@ -1,9 +1,8 @@
 """What one instance may ask of the rest of the system: its identity and its ports.
 
-The host knows nothing of buses, databases and files.  Whoever makes an instance hands it a `GuestContext`; factors
-read it and call its ports, which are plain functions on plain values.  A context belongs to one (capsule, principal)
-for life; only `current` changes, before every hook.
-"""
+The host knows nothing of buses, databases and files.  Whoever makes an instance hands it a `GuestContext`;
+factors read it and call its ports, which are plain functions on plain values.  A context belongs to one
+(capsule, principal) for life; only `current` changes, before every hook."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """The edge: the canonical ABI of one hook call and of `publish`, done inside wasm.
 
-An instance is three core modules in one store: a *trampoline* (one table slot, so that the guest's `publish` import can
-exist before the guest's memory does), the *guest*, and the *edge*, which is linked to the guest's memory and owns a second
-memory, the *window*.  Python writes action and payload into the window, makes one call, and reads the answer from
-the window.  A guest's pointers are only ever operands of wasm loads, stores and copies, which trap out of bounds: no
-Python code follows one on this path.
+An instance is three core modules in one store: a *trampoline* (one table slot, so that the guest's
+`publish` import can exist before the guest's memory does), the *guest*, and the *edge*, which is linked to
+the guest's memory and owns a second memory, the *window*.  Python writes action and payload into the
+window, makes one call, and reads the answer from the window.  A guest's pointers are only ever operands of
+wasm loads, stores and copies, which trap out of bounds: no Python code follows one on this path.
 
 Window layout: a header of four u32, then bytes from `WINDOW_START`.
   offset 0   hook result: length of `action`

@@ -1,8 +1,7 @@
 """Interface types as values: what a component says about the functions that it imports.
 
-Read once from wasmtime's own view of a validated component, kept beside the precompiled code as JSON, and turned into
-codecs by `codecs`.  Nothing here touches guest memory.
-"""
+Read once from wasmtime's own view of a validated component, kept beside the precompiled code as JSON, and
+turned into codecs by `codecs`.  Nothing here touches guest memory."""
 
 from __future__ import annotations
 
@@ -12,6 +11,20 @@ MAX_TYPE_NODES = 20_000
 """A component's types are a graph that can unfold exponentially; no published interface comes near this."""
 
 PRIMITIVES = ("bool", "s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "f32", "f64", "char", "string")
+
+
+class TypeBudget:
+    """How many more nodes one component's types may unfold to."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = MAX_TYPE_NODES
+
+    def take(self) -> bool:
+        """Whether one more node is allowed."""
+        self._left -= 1
+        return self._left >= 0
 
 
 class Node(msgspec.Struct, frozen=True, tag_field="t", array_like=True):

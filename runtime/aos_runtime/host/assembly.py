@@ -1,0 +1,108 @@
+"""Puts one instance together: a store with its limits, and trampoline, guest and edge linked in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from wasmtime import Func, FuncType, Global, Memory, Store, ValType
+from wasmtime import Instance as CoreInstance
+
+from aos_runtime.host import raw
+from aos_runtime.host.boundary import Boundary, ignore_drop
+from aos_runtime.host.code import POST_RETURN_EXPORT, Code
+from aos_runtime.host.component import HOOK_EXPORT
+from aos_runtime.host.linker import Binding
+
+_MODULES, _TABLES, _MEMORIES = 3, 8, 2
+"""What may be in one store: the three modules, the guest's memory and the window, and tables for all."""
+_PUBLISH_TYPE = FuncType([ValType.i32(), ValType.i32()], [ValType.i32()])
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True, kw_only=True)
+class Assembly:
+    """The parts of a linked instance that are used after linking."""
+
+    store: Store
+    memory: Memory
+    window: Memory
+    fault: Global
+    hook: Func
+    realloc: Func
+    lifecycle: dict[str, Func]
+    """The guest's exports without parameters, by name."""
+    callbacks: list[object]
+    """Alive as long as the store."""
+
+
+def open_store(code: Code) -> Store:
+    """A store with every limit set, ready for a start function."""
+    settings = code.engine.settings
+    store = Store(code.engine.engine)
+    raw.set_limits(
+        store,
+        memory_bytes=settings.memory_bytes,
+        table_elements=settings.table_elements,
+        instances=_MODULES,
+        tables=_TABLES,
+        memories=_MEMORIES,
+    )
+    store.set_epoch_deadline(code.engine.ticks(settings.call_timeout_s))
+    store.set_fuel(settings.fuel_per_call)
+    return store
+
+
+def assemble(code: Code, store: Store, boundary: Boundary, on_publish: raw.HostFunction) -> Assembly:
+    """Link the three modules.  Raises Trap or WasmtimeError where the guest does not fit or its start traps."""
+    callbacks: list[object] = []
+    trampoline = CoreInstance(store, code.engine.trampoline, []).exports(store)
+    publish = trampoline["publish"]
+    imports = [
+        publish if binding.kind is None else _host_function(store, binding, boundary, callbacks)
+        for binding in code.bindings
+    ]
+    guest = CoreInstance(store, code.module, imports).exports(store)
+    memory = _expect(guest["memory"], Memory)
+    host_publish, callback = raw.new_host_function(store, _PUBLISH_TYPE, on_publish)
+    callbacks.append(callback)
+    post_return = (
+        guest[POST_RETURN_EXPORT] if code.interface.has_post_return else trampoline["no_post_return"]
+    )
+    # In the order of the edge's imports.
+    links = [
+        memory,
+        guest["cabi_realloc"],
+        guest[HOOK_EXPORT],
+        post_return,
+        host_publish,
+        trampoline["slots"],
+    ]
+    edge = CoreInstance(store, code.engine.edge, links).exports(store)
+    return Assembly(
+        store=store,
+        memory=memory,
+        window=_expect(edge["window"], Memory),
+        fault=_expect(edge["fault"], Global),
+        hook=_expect(edge["hook"], Func),
+        realloc=_expect(guest["cabi_realloc"], Func),
+        lifecycle={name: _expect(guest[name], Func) for name in code.interface.implemented},
+        callbacks=callbacks,
+    )
+
+
+def _host_function(store: Store, binding: Binding, boundary: Boundary, callbacks: list[object]) -> Func:
+    assert binding.kind is not None
+    python: raw.HostFunction = ignore_drop
+    if binding.codec is not None and binding.factor is not None:
+        factor = boundary.note_complaint(binding.factor) if binding.is_log else binding.factor
+        python = boundary.serve(binding.codec, factor)
+    func, callback = raw.new_host_function(store, binding.kind, python)
+    callbacks.append(callback)
+    return func
+
+
+def _expect(export: object, kind: type[_T]) -> _T:
+    if not isinstance(export, kind):
+        raise TypeError(f"expected a wasm {kind.__name__}")  # the guest exports something else by that name
+    return export

@@ -1,0 +1,97 @@
+"""Where a guest's call becomes a Python call and its outcome becomes the guest's result.
+
+An expected failure is a returned `Err`, which the guest sees as its err arm.  What a factor raises is a bug
+of ours, or the guest's lie found by a codec: it ends the instance.  Nothing ever propagates out of a
+callback, because the C caller would take that for success: it is kept as the boundary's `fault`, a trap is
+returned, and whoever called the guest raises it again outside (cases CMP-08)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aos_runtime.host import raw, wit
+from aos_runtime.host.codecs import Case, Err
+from aos_runtime.host.context import GuestContext
+from aos_runtime.host.door import AbiViolation, GuestMemory
+from aos_runtime.host.factors import Factor
+from aos_runtime.host.functions import FunctionCodec
+
+__all__ = ["Boundary", "Case", "Err", "unavailable"]
+
+_TRAP_MESSAGE = b"stopped by the host"
+
+
+class Boundary:
+    """One instance's side of every import: its context, its memory, and what went wrong last."""
+
+    __slots__ = ("context", "fault", "has_complained", "memory")
+
+    def __init__(self, context: GuestContext) -> None:
+        self.context = context
+        self.memory: GuestMemory | None = None
+        self.fault: BaseException | None = None
+        self.has_complained = False
+        """Whether the guest has logged an error in this call: a panic does, running out of memory does not."""
+
+    def stop(self, fault: BaseException) -> int:
+        """Keep `fault` for the caller outside and give a trap to return."""
+        self.fault = fault
+        return raw.new_trap(_TRAP_MESSAGE)
+
+    def serve(self, codec: FunctionCodec, factor: Factor) -> raw.HostFunction:
+        """The callback that runs `factor` for this instance."""
+        context, lift, lower = self.context, codec.lift_arguments, codec.lower_result
+
+        def call(_environment: object, _caller: object, address: int, count: int) -> int:
+            try:
+                memory = self.memory
+                if memory is None:
+                    raise AbiViolation("the guest called the host before it was ready")
+                memory.begin()
+                slots = raw.words_at(address, count)
+                words = slots[::2]
+                result = lower(memory, words, factor(context, *lift(memory, words)))
+                if result is not None:
+                    slots[0] = result
+                return 0
+            except BaseException as fault:  # noqa: BLE001 - the C caller takes anything that escapes for success
+                return self.stop(fault)
+
+        return call
+
+    def note_complaint(self, factor: Factor) -> Factor:
+        """Wrap sys.log so that an error level is remembered."""
+
+        def log(context: GuestContext, level: str, message: str) -> Any:
+            if level == "error":
+                self.has_complained = True
+            return factor(context, level, message)
+
+        return log
+
+
+def ignore_drop(_environment: object, _caller: object, _address: int, _count: int) -> int:
+    """The guest drops a handle of which it can have none."""
+    return 0
+
+
+def unavailable(path: str, result: wit.Type | None) -> Factor:
+    """A factor for an import that is not built: answers `unknown(text)`, or stops the guest where it cannot."""
+    text = f"{path} is not available in this runtime"
+
+    def refuse(_context: GuestContext, *_arguments: Any) -> Any:
+        raise AbiViolation(text)
+
+    def answer_case(_context: GuestContext, *_arguments: Any) -> Err:
+        return Err("unknown", text)
+
+    def answer_text(_context: GuestContext, *_arguments: Any) -> Err:
+        return Err(None, text)
+
+    match result:
+        case wit.Result(_, wit.Variant(cases)) if ("unknown", wit.STRING) in cases:
+            return answer_case
+        case wit.Result(_, wit.Primitive("string")):
+            return answer_text
+        case _:
+            return refuse

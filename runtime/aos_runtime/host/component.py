@@ -1,0 +1,226 @@
+"""Takes a component apart: which core module is the capsule, and what its functions look like.
+
+wasmtime validates everything.  Compiling a component only to read its types would cost as much as compiling
+its code a second time, so wasmtime is shown the component with every function body replaced by a trap:
+types, imports, exports and canonical options are all still there to be checked, and the core module itself
+is validated when it is compiled.
+
+This room runs nothing.  A component that is more than one core module and wit-component's glue is refused:
+the lane for those is not built yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from wasmtime import Engine, WasmtimeError
+from wasmtime import component as wc
+
+from aos_runtime.errors import Corrupt, InvalidInput
+from aos_runtime.host import wit
+from aos_runtime.host.read_types import read_signature
+
+HOOK_EXPORT = "astrid-hook-trigger"
+
+_COMPONENT_PREAMBLE = b"\0asm\x0d\0\x01\0"
+_CORE_PREAMBLE = b"\0asm\x01\0\0\0"
+_CORE_MODULE, _NESTED_COMPONENT = 1, 4
+_EXPORTS, _CODE = 7, 10
+_TRAP_BODY = b"\x03\0\0\x0b"
+"""Size 3, no locals, `unreachable`, `end`."""
+_HINT_REBUILD = "build the capsule with `aos capsule build`"
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """One section: its id, where it starts (with id and size), and where its content lies."""
+
+    kind: int
+    start: int
+    content: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """A component, taken apart."""
+
+    core: bytes
+    """The capsule's own core module."""
+    imports: Mapping[tuple[str, str], wit.Signature]
+    """By interface and function."""
+
+
+def take_apart(engine: Engine, component: bytes) -> Parts:
+    """Validate a component's types and find its core module.
+
+    InvalidInput `component-*` or `import-*` for a component that cannot run here, Corrupt `component-malformed` for
+    bytes that are no component.
+    """
+    sections = list(_sections(component, _COMPONENT_PREAMBLE))
+    core = _own_module(component, sections)
+    hollow = _hollow_out(component, sections)
+    try:
+        described = wc.Component(engine, hollow)
+    except WasmtimeError as error:
+        raise _malformed(_first_line(error)) from error
+    try:
+        _check_hook(engine, described)
+        return Parts(core=core, imports=_read_imports(engine, described))
+    finally:
+        described.close()
+
+
+def _own_module(component: bytes, sections: list[_Section]) -> bytes:
+    """The one core module that is not glue."""
+    modules = [component[s.content : s.end] for s in sections if s.kind == _CORE_MODULE]
+    own = [module for module in modules if not _is_glue(module)]
+    if len(own) == 1 and all(s.kind != _NESTED_COMPONENT for s in sections):
+        return own[0]
+    raise InvalidInput(
+        "component-several-modules",
+        f"the component is made of {len(own)} core modules, and this runtime runs those made of one",
+        hint="only capsules built from Rust with astrid-sdk run here today",
+        modules=len(own),
+    )
+
+
+def _is_glue(module: bytes) -> bool:
+    """Whether wit-component made it: the shim exports only numbers and its table, the fix-up nothing."""
+    return all(name.isdigit() or name == "$imports" for name in _export_names(module))
+
+
+def _hollow_out(component: bytes, sections: list[_Section]) -> bytes:
+    """The component with every core function's body replaced by a trap."""
+    out = [_COMPONENT_PREAMBLE]
+    for section in sections:
+        content = component[section.content : section.end]
+        if section.kind == _CORE_MODULE:
+            content = _hollow_module(content)
+        out.append(_section_bytes(section.kind, content))
+    return b"".join(out)
+
+
+def _hollow_module(module: bytes) -> bytes:
+    out = [_CORE_PREAMBLE]
+    for section in _sections(module, _CORE_PREAMBLE):
+        content = module[section.content : section.end]
+        if section.kind == _CODE:
+            count, _ = _read_size(content, 0)
+            if count > len(content):
+                raise _malformed("it counts more functions than it has bytes")
+            content = _encode_size(count) + _TRAP_BODY * count
+        out.append(_section_bytes(section.kind, content))
+    return b"".join(out)
+
+
+def _read_imports(engine: Engine, component: wc.Component) -> dict[tuple[str, str], wit.Signature]:
+    found: dict[tuple[str, str], wit.Signature] = {}
+    budget = wit.TypeBudget()
+    for interface, extern in component.type.imports(engine).items():
+        item = extern.ty
+        if isinstance(item, wc.FuncType):
+            raise refused_import(interface, None)
+        if not isinstance(item, wc.ComponentInstanceType):
+            continue  # a type that the world names
+        for name, member in item.exports(engine).items():
+            if isinstance(kind := member.ty, wc.FuncType):
+                if not interface.startswith("astrid:"):
+                    raise refused_import(interface, name)
+                found[interface, name] = read_signature(kind, budget)
+    return found
+
+
+def _check_hook(engine: Engine, component: wc.Component) -> None:
+    export = component.type.exports(engine).get(HOOK_EXPORT)
+    kind = None if export is None else export.ty
+    if isinstance(kind, wc.FuncType) and read_signature(kind, wit.TypeBudget()) == wit.HOOK:
+        return
+    raise InvalidInput(
+        "component-no-hook",
+        f"the component does not export `{HOOK_EXPORT}` as a capsule must",
+        hint="put #[capsule] on the capsule's impl block",
+    )
+
+
+def refused_import(interface: str, name: str | None) -> InvalidInput:
+    """An import that this runtime never offers."""
+    path = interface if name is None else f"{interface}::{name}"
+    if interface.startswith("wasi:"):
+        return InvalidInput(
+            "import-wasi",
+            f"the capsule imports `{path}`, and no WASI interface is ever offered",
+            hint=f"build for wasm32-unknown-unknown: {_HINT_REBUILD}",
+            path=path,
+        )
+    return InvalidInput(
+        "import-unknown",
+        f"the capsule imports `{path}`, which this runtime does not offer",
+        hint="a capsule may import astrid:* interfaces only",
+        path=path,
+    )
+
+
+def _sections(data: bytes, preamble: bytes) -> Iterator[_Section]:
+    if not data.startswith(preamble):
+        raise _malformed("it does not start as one")
+    at = len(preamble)
+    while at < len(data):
+        content_size, content = _read_size(data, at + 1)
+        end = content + content_size
+        if end > len(data):
+            raise _malformed("a section ends past its end")
+        yield _Section(data[at], at, content, end)
+        at = end
+
+
+def _export_names(module: bytes) -> list[str]:
+    """The export names of a core module; function bodies are not looked at."""
+    for section in _sections(module, _CORE_PREAMBLE):
+        if section.kind == _EXPORTS:
+            return _read_export_names(module[section.content : section.end])
+    return []
+
+
+def _read_export_names(content: bytes) -> list[str]:
+    count, at = _read_size(content, 0)
+    names = []
+    for _ in range(count):
+        length, at = _read_size(content, at)
+        names.append(content[at : at + length].decode("utf-8", "replace"))
+        _, at = _read_size(content, at + length + 1)
+    return names
+
+
+def _read_size(data: bytes, at: int) -> tuple[int, int]:
+    """An unsigned LEB128 of at most 32 bits, and where it ends."""
+    value = 0
+    for i in range(5):
+        if at + i >= len(data):
+            break
+        byte = data[at + i]
+        value |= (byte & 0x7F) << 7 * i
+        if byte < 0x80:
+            return value, at + i + 1
+    raise _malformed("a size in it is cut off")
+
+
+def _encode_size(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _section_bytes(kind: int, content: bytes) -> bytes:
+    return bytes((kind,)) + _encode_size(len(content)) + content
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0][:300]
+
+
+def _malformed(why: str) -> Corrupt:
+    return Corrupt("component-malformed", f"not a valid component: {why}", hint=_HINT_REBUILD)

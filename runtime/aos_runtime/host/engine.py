@@ -1,0 +1,130 @@
+"""The engine, its limits and its clock.
+
+One engine serves the whole process.  A thread advances its epoch, because Python cannot run a signal
+handler or a timer while a guest holds the thread (case CMP-15); every call of a guest sets how many ticks
+it may take.  Everything that belongs to the engine is closed in order, at the latest before the interpreter
+goes (case CMP-16)."""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import platform
+import threading
+import weakref
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wasmtime import Config, Engine, Module
+
+from aos_runtime.host import edge, raw
+
+if TYPE_CHECKING:
+    from aos_runtime.host.instance import Instance
+
+_CODE_FORMAT = 1
+"""Raised when what is kept beside precompiled code changes its form."""
+_CLOSE_WAIT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """What one instance may use.  Fuel is instructions, near enough."""
+
+    memory_bytes: int = 64 << 20
+    table_elements: int = 1 << 16
+    fuel_per_call: int = 10_000_000_000
+    call_timeout_s: float = 300.0
+    epoch_tick_s: float = 0.1
+
+
+class HostEngine:
+    """An engine and its running clock.  Safe to use from many threads; `close` ends it."""
+
+    def __init__(self, settings: EngineSettings | None = None) -> None:
+        self.settings = settings or EngineSettings()
+        self.engine = _make_engine()
+        self.edge = Module(self.engine, edge.EDGE)
+        self.trampoline = Module(self.engine, edge.TRAMPOLINE)
+        self._instances: weakref.WeakSet[Instance] = weakref.WeakSet()
+        self._address = raw.address_of_engine(self.engine)
+        self._closing = threading.Event()
+        self._ticker = threading.Thread(target=self._tick, name="aos-epoch", daemon=True)
+        self._ticker.start()
+        atexit.register(self.close)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that change with everything precompiled code depends on."""
+        basis = (_CODE_FORMAT, version("wasmtime"), sorted(_FEATURES.items()), _cpu())
+        return hashlib.blake2s(repr(basis).encode(), digest_size=8).hexdigest()
+
+    def ticks(self, timeout_s: float) -> int:
+        """Epochs after which at least `timeout_s` seconds have passed."""
+        return int(timeout_s / self.settings.epoch_tick_s) + 2
+
+    def adopt(self, instance: Instance) -> None:
+        """Remember an instance, to be closed before the engine."""
+        self._instances.add(instance)
+
+    def interrupt_all(self) -> None:
+        """Stop every guest that is running now, as if its time were up."""
+        longest = max((instance.ticks for instance in list(self._instances)), default=0)
+        for _ in range(longest):
+            raw.increment_epoch(self._address)
+
+    def close(self) -> None:
+        """Stop the clock, then drop instances, modules and engine, in that order.  Running guests are stopped."""
+        if self._closing.is_set():
+            return
+        self.interrupt_all()
+        self._closing.set()
+        self._ticker.join()
+        for instance in list(self._instances):
+            instance.close(wait_s=_CLOSE_WAIT_S)
+        self.edge.close()
+        self.trampoline.close()
+        self.engine.close()
+        atexit.unregister(self.close)
+
+    def _tick(self) -> None:
+        wait, advance, address = self._closing.wait, raw.increment_epoch, self._address
+        period_s = self.settings.epoch_tick_s
+        while not wait(period_s):
+            advance(address)
+
+
+_FEATURES = {
+    "epoch_interruption": True,
+    "consume_fuel": True,
+    "wasm_threads": False,
+    "wasm_gc": False,
+    "wasm_function_references": False,
+    "wasm_exceptions": False,
+    "wasm_memory64": False,
+    "wasm_stack_switching": False,
+    "wasm_relaxed_simd": False,
+    "wasm_multi_memory": True,  # the edge has two
+    "memory_may_move": False,  # an address stays good for the life of its store; only the size changes
+}
+
+
+def _make_engine() -> Engine:
+    config = Config()
+    for name, value in _FEATURES.items():
+        setattr(config, name, value)
+    return Engine(config)
+
+
+def _cpu() -> str:
+    """What distinguishes this processor for compiled code, as far as the system tells."""
+    features = ""
+    try:
+        with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as file:
+            features = next((line for line in file if line.startswith(("flags", "Features"))), "")
+    except OSError:
+        features = platform.processor()
+    return f"{platform.system()} {platform.machine()} {features.strip()}"

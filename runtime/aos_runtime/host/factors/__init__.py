@@ -1,0 +1,26 @@
+"""What a guest may call, one module per WIT interface: plain Python functions on plain values.
+
+A factor takes the instance's context and the lifted arguments (`codecs` says what a value looks like).
+What it returns is the ok arm, an `Err` the err arm; it raises only for bugs.  One that may wait calls
+`context.before_block()` first.  Factors do not import each other, and none knows wasmtime, the bus or a
+file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aos_runtime.host.factors import ipc, kv, sys
+from aos_runtime.host.factors.factor import Factor, Published
+
+__all__ = ["FACTORS", "Factor", "Published"]
+
+FACTORS: Mapping[tuple[str, str], Published] = {
+    (interface, name): published
+    for interface, functions in (
+        ("astrid:ipc/host@1.0.0", ipc.FUNCTIONS),
+        ("astrid:kv/host@1.0.0", kv.FUNCTIONS),
+        ("astrid:sys/host@1.0.0", sys.FUNCTIONS),
+    )
+    for name, published in functions.items()
+}
+"""By interface and function.  Every other `astrid:*` import answers `unknown`."""

@@ -1,0 +1,120 @@
+"""The few calls into wasmtime's C API that its Python binding does not offer or makes slow.
+
+The only module that touches the binding's private names, so that a new wasmtime has one place to break.
+Three rules of that API, each learned from a crash: in a raw value only the low 32 bits of an `i32` mean
+anything; a callback must outlive its store, its function type the call that registers it; a returned error
+or trap belongs to us and is freed. The library is opened with `CDLL`, never `PyDLL`: the interpreter lock
+is released while a guest runs, or the clock that interrupts it could not tick."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from ctypes import addressof, byref, c_size_t, c_uint64, c_void_p
+from typing import Any
+
+from wasmtime import Engine, Func, FuncType, Memory, Module, Store, Trap, WasmtimeError
+from wasmtime import _bindings as bindings
+from wasmtime import _ffi as ffi
+
+RAW_VALUE_WORDS = 2
+"""A raw value is 16 bytes, two 64-bit words."""
+
+HostFunction = Callable[[Any, Any, Any, int], int]
+"""`(env, caller, address of raw values, their count)`: 0, or the address of a trap.  Must not raise."""
+
+_UNCHECKED = ctypes.CFUNCTYPE(c_size_t, c_void_p, c_void_p, c_void_p, c_size_t)
+_library = ctypes.CDLL(str(ffi.filename))
+
+# Argument types stay undeclared: every argument is a ready ctypes value, and conversion is most of a small call.
+call_unchecked = _library.wasmtime_func_call_unchecked
+call_unchecked.restype = c_size_t
+set_epoch_deadline = _library.wasmtime_context_set_epoch_deadline
+set_epoch_deadline.restype = None
+set_fuel = _library.wasmtime_context_set_fuel
+set_fuel.restype = c_size_t
+_new_trap = _library.wasmtime_trap_new
+_new_trap.restype = c_size_t
+_new_trap.argtypes = [ctypes.c_char_p, c_size_t]
+_increment_epoch = _library.wasmtime_engine_increment_epoch
+_increment_epoch.restype = None
+_increment_epoch.argtypes = [c_void_p]
+
+
+def context_of(store: Store) -> c_void_p:
+    """The store's context, as an argument for the calls above; good while the store lives."""
+    return c_void_p(addressof(store._context().contents))
+
+
+def pointer_to_func(func: Func) -> c_void_p:
+    """The function, as an argument for `call_unchecked`; good while `func` lives."""
+    return c_void_p(addressof(func._func))
+
+
+def new_host_function(store: Store, kind: FuncType, python: HostFunction) -> tuple[Func, object]:
+    """A host function without boxing of values, and what must be kept alive as long as the store."""
+    callback = _UNCHECKED(python)
+    raw = ffi.wasmtime_func_t()
+    create = bindings._wasmtime_func_new_unchecked
+    create(
+        store._context(),
+        kind.ptr(),
+        ctypes.cast(callback, ffi.wasmtime_func_unchecked_callback_t),
+        None,
+        create.argtypes[4](),
+        byref(raw),
+    )
+    return Func._from_raw(raw), callback
+
+
+def memory_bytes(store: Store, memory: Memory) -> memoryview:
+    """The memory's bytes as they are now.  They never move; a later, larger view shares them."""
+    size = memory.data_len(store)
+    if not size:
+        return memoryview(bytearray())
+    base = addressof(memory.data_ptr(store).contents)
+    return memoryview((ctypes.c_ubyte * size).from_address(base)).cast("B")
+
+
+def new_trap(message: bytes) -> int:
+    """The address of a new trap, for a host function to return; wasmtime frees it."""
+    return int(_new_trap(message, len(message)))
+
+
+def own_error(address: int) -> WasmtimeError:
+    """Take ownership of an error that a call returned."""
+    return WasmtimeError._from_ptr(ctypes.cast(c_void_p(address), ctypes.POINTER(ffi.wasmtime_error_t)))
+
+
+def own_trap(address: int) -> Trap:
+    """Take ownership of a trap that a call left behind."""
+    return Trap._from_ptr(ctypes.cast(c_void_p(address), ctypes.POINTER(ffi.wasm_trap_t)))
+
+
+def increment_epoch(engine_address: int) -> None:
+    """Advance the engine's clock by one tick; safe from any thread while the engine lives."""
+    _increment_epoch(engine_address)
+
+
+def address_of_engine(engine: Engine) -> int:
+    """For `increment_epoch`."""
+    address = ctypes.cast(engine.ptr(), c_void_p).value
+    assert address is not None
+    return address
+
+
+def map_module(engine: Engine, path: str) -> Module:
+    """Map precompiled code.  The file must have been checked: wasmtime runs whatever it holds."""
+    return Module.deserialize_file(engine, path)
+
+
+def set_limits(
+    store: Store, *, memory_bytes: int, table_elements: int, instances: int, tables: int, memories: int
+) -> None:
+    """Cap what the guest of this store may allocate; counts cover every module in the store."""
+    store.set_limits(memory_bytes, table_elements, instances, tables, memories)
+
+
+def words_at(address: int, count: int) -> Any:
+    """`count` raw values at `address` as 64-bit words, two a value."""
+    return (c_uint64 * (RAW_VALUE_WORDS * count)).from_address(address)

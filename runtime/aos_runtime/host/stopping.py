@@ -1,0 +1,39 @@
+"""Words for why wasmtime stopped a guest."""
+
+from __future__ import annotations
+
+from wasmtime import Trap, TrapCode, WasmtimeError
+
+from aos_runtime.host.traps import GuestTrap, TrapReason
+
+_WORDS = {
+    TrapCode.STACK_OVERFLOW: "it exhausted its call stack",
+    TrapCode.MEMORY_OUT_OF_BOUNDS: "it reached outside its memory",
+    TrapCode.TABLE_OUT_OF_BOUNDS: "it reached outside a table",
+    TrapCode.INDIRECT_CALL_TO_NULL: "it called a function that is not there",
+    TrapCode.BAD_SIGNATURE: "it called a function of another type",
+    TrapCode.INTEGER_OVERFLOW: "an integer overflowed",
+    TrapCode.INTEGER_DIVISION_BY_ZERO: "it divided by zero",
+    TrapCode.BAD_CONVERSION_TO_INTEGER: "a float did not fit an integer",
+    TrapCode.UNREACHABLE: "it panicked or aborted",
+}
+_DETAIL_MAX_CHARACTERS = 16_384
+
+
+def classify(cause: Trap | WasmtimeError, *, near_memory_limit: bool) -> GuestTrap:
+    """The trap as a GuestTrap; one line outward, the whole text as detail.
+
+    A Rust guest that gets no memory aborts without a word, so an abort `near_memory_limit` is taken for that.
+    """
+    detail = str(cause)[:_DETAIL_MAX_CHARACTERS]
+    code = cause.trap_code if isinstance(cause, Trap) else None
+    if code is TrapCode.OUT_OF_FUEL:
+        return GuestTrap(TrapReason.FUEL, "it ran more instructions than one call may", detail)
+    if code is TrapCode.INTERRUPT:
+        return GuestTrap(TrapReason.DEADLINE, "it ran longer than one call may", detail)
+    if code is TrapCode.UNREACHABLE and near_memory_limit:
+        return GuestTrap(TrapReason.MEMORY, "it ran out of memory", detail)
+    if code is TrapCode.ALLOCATION_TOO_LARGE:
+        return GuestTrap(TrapReason.MEMORY, "it asked for too much memory", detail)
+    words = _WORDS.get(code) if code is not None else None
+    return GuestTrap(TrapReason.TRAP, words or "it was stopped", detail)
