@@ -65,7 +65,8 @@ def _stop(home: Home, principal: PrincipalName, pid: int | None, timeout_s: floa
     if pid is None or not is_recorded_process(home):
         raise _unidentified(home, asked)
     get_console().warn(
-        f"the daemon (pid {pid}) did not end by itself within {timeout_s:g} s" if asked is None
+        f"the daemon (pid {pid}) did not end by itself within {timeout_s:g} s"
+        if asked is None
         else f"the daemon (pid {pid}) cannot be asked to stop: {asked.message}"
     )
     for number, ending in ((signal.SIGTERM, Ending.TERMINATED), (signal.SIGKILL, Ending.KILLED)):

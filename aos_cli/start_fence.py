@@ -37,9 +37,7 @@ def hold_fence(home: Home, *, timeout_s: float) -> Iterator[None]:
 def _open(home: Home) -> int:
     folder = _folder()
     name = hashlib.blake2s(os.fsencode(home.root), digest_size=16).hexdigest()
-    handle = os.open(
-        folder / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-    )
+    handle = os.open(folder / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     facts = os.fstat(handle)
     if not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1 or facts.st_uid != os.getuid():
         os.close(handle)

@@ -141,7 +141,9 @@ def check_arguments(arguments: Mapping[str, Any], schema: Schema) -> None:
         Draft202012Validator.check_schema(dict(schema))
     except SchemaError:
         return
-    violations = sorted(Draft202012Validator(dict(schema)).iter_errors(dict(arguments)), key=lambda e: list(map(str, e.path)))
+    violations = sorted(
+        Draft202012Validator(dict(schema)).iter_errors(dict(arguments)), key=lambda e: list(map(str, e.path))
+    )
     issues = [Issue(message=_violation(error)) for error in violations[:_MAX_ISSUES]]
     issues += _unknown_keys(arguments, schema)
     if issues:
@@ -186,7 +188,9 @@ def read_input(text: str) -> str:
             with path.open("rb") as file:
                 data = file.read(_MAX_INPUT_BYTES + 1)
         except FileNotFoundError:
-            raise NotFound("input-missing", f"no such file: {path}", hint="name a JSON file after the `@`") from None
+            raise NotFound(
+                "input-missing", f"no such file: {path}", hint="name a JSON file after the `@`"
+            ) from None
     else:
         return text
     if len(data) > _MAX_INPUT_BYTES:

@@ -84,7 +84,9 @@ def show(name: Annotated[str, typer.Argument(metavar="NAME", help=CAPSULE_HELP)]
         problem = error.message
     env = _shown_env(installed)
     if console.is_json:
-        text = read_bounded(installed.generation / MANIFEST_FILE, MAX_MANIFEST_BYTES).decode("utf-8", "replace")
+        text = read_bounded(installed.generation / MANIFEST_FILE, MAX_MANIFEST_BYTES).decode(
+            "utf-8", "replace"
+        )
         console.json(show_document(installed, manifest_text=text, env=env, problem=problem))
     else:
         console.data(render_capsule(installed, env=env, problem=problem))

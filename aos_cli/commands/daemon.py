@@ -21,7 +21,9 @@ _WORKSPACE_HELP = "Folder that cwd:// means for callers without one of their own
 
 
 def start(
-    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="End when the last client has gone.")] = False,
+    ephemeral: Annotated[
+        bool, typer.Option("--ephemeral", help="End when the last client has gone.")
+    ] = False,
     foreground: Annotated[
         bool, typer.Option("--foreground", help="Run it in this terminal until Ctrl-C, for service managers.")
     ] = False,
@@ -98,7 +100,9 @@ def _say_stopped(stopped: Stopped) -> None:
 
 
 def restart(
-    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="End when the last client has gone.")] = False,
+    ephemeral: Annotated[
+        bool, typer.Option("--ephemeral", help="End when the last client has gone.")
+    ] = False,
     workspace: Annotated[str | None, typer.Option("--workspace", metavar="DIR", help=_WORKSPACE_HELP)] = None,
 ) -> None:
     """Stop the daemon if one runs, and start it again: after an upgrade, or when it does not answer.

@@ -40,7 +40,9 @@ def _absent_state() -> tuple[str, str]:
 
 
 def status(
-    check: Annotated[bool, typer.Option("--check", help="Exit 1 where the daemon is not running and healthy.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit 1 where the daemon is not running and healthy.")
+    ] = False,
 ) -> int:
     """Say whether the daemon runs, and how it and its capsules are.
 

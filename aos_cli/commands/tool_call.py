@@ -11,7 +11,15 @@ from aos_cli.client import reply_error
 from aos_cli.console import Console, get_console, safe
 from aos_cli.render.tools import decode_content, normal_schema, render_answer
 from aos_cli.tool_arguments import build_arguments, check_arguments, read_input
-from aos_cli.tools_door import NO_START_HELP, TOOL_HELP, call_tool, find_tool, list_all, malformed_answer, open_door
+from aos_cli.tools_door import (
+    NO_START_HELP,
+    TOOL_HELP,
+    call_tool,
+    find_tool,
+    list_all,
+    malformed_answer,
+    open_door,
+)
 
 MAX_TIMEOUT_S = 3600
 
@@ -28,12 +36,18 @@ def call(
     ] = None,
     input_text: Annotated[
         str | None,
-        typer.Option("--input", metavar="JSON", help="The whole argument object: JSON, @FILE, or - for stdin."),
+        typer.Option(
+            "--input", metavar="JSON", help="The whole argument object: JSON, @FILE, or - for stdin."
+        ),
     ] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Print the content exactly as the tool gave it.")] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Print the content exactly as the tool gave it.")
+    ] = False,
     timeout: Annotated[
         float,
-        typer.Option("--timeout", metavar="SECONDS", min=0.1, max=MAX_TIMEOUT_S, help="Give up after this long."),
+        typer.Option(
+            "--timeout", metavar="SECONDS", min=0.1, max=MAX_TIMEOUT_S, help="Give up after this long."
+        ),
     ] = 60.0,
     no_start: Annotated[bool, typer.Option("--no-start", help=NO_START_HELP)] = False,
 ) -> int:
@@ -74,7 +88,9 @@ def _show(console: Console, name: str, answer: Mapping[str, Any], *, raw: bool) 
         console.data(_text(console, content, raw=raw))
     duration = answer.get("duration_ms")
     if isinstance(duration, (int, float)):
-        console.detail(f"{safe(str(answer.get('capsule') or 'unknown capsule'))} answered in {duration:.1f} ms")
+        console.detail(
+            f"{safe(str(answer.get('capsule') or 'unknown capsule'))} answered in {duration:.1f} ms"
+        )
     return 1 if failed else 0
 
 
@@ -82,6 +98,8 @@ def _text(console: Console, content: str, *, raw: bool) -> str:
     """The content as printed: exact in a pipe, made safe on a terminal."""
     decoded = decode_content(content)
     text = content if raw or not isinstance(decoded, str) else decoded
-    return render_answer(content) if console.stdout_is_terminal and not raw else (
-        safe(text, keep_lines=True) if console.stdout_is_terminal else text
+    return (
+        render_answer(content)
+        if console.stdout_is_terminal and not raw
+        else (safe(text, keep_lines=True) if console.stdout_is_terminal else text)
     )

@@ -134,7 +134,9 @@ def show_document(
 ) -> dict[str, object]:
     """The JSON of `aos capsule show`: the published keys (cli-ux 1.5) and additive ones."""
     meta = installed.meta
-    pin = next((digest for path, digest in meta.wit_files.items() if path.rpartition("/")[2] == _CONTRACTS), None)
+    pin = next(
+        (digest for path, digest in meta.wit_files.items() if path.rpartition("/")[2] == _CONTRACTS), None
+    )
     return {
         "name": installed.name,
         "version": installed.version,

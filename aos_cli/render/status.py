@@ -30,7 +30,11 @@ def capsule_rows(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if isinstance(rows, list):
         found = [row for row in rows if isinstance(row, dict) and isinstance(row.get("name"), str)]
     else:
-        found = [{"name": name, "state": "ready"} for name in status.get("loaded_capsules") or () if isinstance(name, str)]
+        found = [
+            {"name": name, "state": "ready"}
+            for name in status.get("loaded_capsules") or ()
+            if isinstance(name, str)
+        ]
     return sorted(found, key=lambda row: (str(row["name"]), str(row.get("principal", ""))))
 
 
@@ -55,7 +59,10 @@ def problems(status: Mapping[str, Any]) -> list[str]:
 
 def _shadow(item: object) -> str:
     if isinstance(item, Mapping):
-        topic, winner = item.get("topic", "a topic"), item.get("winner") or item.get("by") or "another capsule"
+        topic, winner = (
+            item.get("topic", "a topic"),
+            item.get("winner") or item.get("by") or "another capsule",
+        )
         return f"{safe(str(topic))} is shadowed by {safe(str(winner))}"
     return f"shadowed: {safe(str(item))}"
 

@@ -50,7 +50,9 @@ def render_tool(tool: Mapping[str, Any]) -> str:
     lines = [f"{name} ({_text(tool, 'capsule')})", ""]
     description = tool.get("description")
     if isinstance(description, str) and description.strip():
-        lines += [f"  {line}".rstrip() for line in safe(description.strip(), keep_lines=True).splitlines()] + [""]
+        lines += [
+            f"  {line}".rstrip() for line in safe(description.strip(), keep_lines=True).splitlines()
+        ] + [""]
     lines.append(f"Changes things: {'yes' if tool.get('mutable') else 'no'}")
     shadowed = [name for name in tool.get("shadowed") or () if isinstance(name, str)]
     if shadowed:
@@ -92,7 +94,10 @@ def example_call(name: str, schema: Mapping[str, Any]) -> str:
         if kind in ("array", "object"):
             words.append(f"{safe(str(key))}:='{'[]' if kind == 'array' else '{}'}'")
         else:
-            words += ["--arg", f"{safe(str(key))}={_SAMPLES.get(kind if isinstance(kind, str) else '', '...')}"]
+            words += [
+                "--arg",
+                f"{safe(str(key))}={_SAMPLES.get(kind if isinstance(kind, str) else '', '...')}",
+            ]
     return " ".join(words)
 
 

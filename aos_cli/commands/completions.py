@@ -1,0 +1,35 @@
+"""`aos completions`: print a script that was generated beforehand (`aos_cli.completion`)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from aos_cli.console import get_console
+from aos_cli.data import data_folder
+
+FILES = {"bash": "aos.bash", "zsh": "_aos", "fish": "aos.fish", "powershell": "aos.ps1"}
+
+
+def completions(
+    shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh, fish or powershell.")],
+) -> None:
+    """Print the completion script of a shell.
+
+    Names of capsules, tools and templates complete too, from an index file: TAB starts no program. JSON: {shell,
+    script}.
+
+    Examples:
+      source <(aos completions bash)
+      aos completions zsh > ~/.zfunc/_aos
+      aos completions fish > ~/.config/fish/completions/aos.fish
+    """
+    if shell not in FILES:
+        raise typer.BadParameter(f"{shell!r} is not one of {', '.join(FILES)}", param_hint="SHELL")
+    console = get_console()
+    script = (data_folder("completions") / FILES[shell]).read_text(encoding="utf-8")
+    if console.is_json:
+        console.json({"shell": shell, "script": script})
+    else:
+        console.data(script)

@@ -1,0 +1,169 @@
+"""`aos capsule install`: from archives, folders of archives, or projects that are built first."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from aos_cli.consent import Answers
+from aos_cli.console import Console, get_console, safe
+from aos_cli.env_values import parse_variables
+from aos_cli.installing import Order, Report, install_archive
+from aos_cli.invocation import get_invocation
+from aos_cli.render.errors import Described, describe
+from aos_cli.sources import Source, expand_source
+from aos_runtime.errors import AosError
+
+
+def install(
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="SOURCE...", help="A .capsule file, a folder of them, or a capsule project."),
+    ],
+    var: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--var", metavar="KEY=VALUE", help="Value of an [env] key; AOS_VAR_<KEY> keeps it off the line."
+        ),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Agree to what a capsule built here asks; ask for no values.")
+    ] = False,
+    approve_untrusted: Annotated[
+        bool,
+        typer.Option(
+            "--approve-untrusted", help="Agree to capsules that are unsigned or signed by another key."
+        ),
+    ] = False,
+) -> int:
+    """Install capsules for the principal; one that is installed already is replaced.
+
+    What was built here and asks for nothing new installs silently. Anything else is shown and needs a yes: -y for
+    more permissions, --approve-untrusted for a foreign origin. Installed again with --var, only the value changes.
+    Several sources: each is tried, and the exit status is 1 where one failed. JSON: the install record, or
+    {installed, failed, total} for several.
+
+    Examples:
+      aos capsule install ./dist/my-capsule.capsule
+      aos capsule install ./my-capsule --var region=eu
+      AOS_VAR_API_KEY=... aos capsule install search.capsule -y
+      aos capsule install ./downloads --approve-untrusted
+    """
+    console, invocation = get_console(), get_invocation()
+    answers = Answers(
+        yes=yes, approve_untrusted=approve_untrusted, interactive=console.interactive and not yes
+    )
+    variables = parse_variables(var or ())
+    found = _expand(sources)
+    if len(found) == 1 and not isinstance(found[0], AosError):
+        return _show_one(console, _install(found[0], answers, variables))
+    reports: list[Report] = []
+    failures: list[tuple[str, AosError]] = []
+    for source, text in zip(found, _labels(found), strict=True):
+        try:
+            if isinstance(source, AosError):
+                raise source
+            report = _install(source, answers, variables)
+        except AosError as error:
+            failures.append((text, error))
+            _show_failure(console, text, describe(error))
+        else:
+            reports.append(report)
+            _say_installed(console, report)
+    return _show_many(console, reports, failures)
+
+
+def _expand(sources: list[str]) -> list[Source | AosError]:
+    found: list[Source | AosError] = []
+    for text in sources:
+        try:
+            found += expand_source(text, Path.cwd())
+        except AosError as error:
+            if len(sources) == 1:
+                raise
+            found.append(error)
+    return found
+
+
+def _labels(found: list[Source | AosError]) -> list[str]:
+    return [
+        str(item.path) if isinstance(item, Source) else str(item.context.get("path", "")) for item in found
+    ]
+
+
+def _install(source: Source, answers: Answers, variables: dict[str, str]) -> Report:
+    invocation = get_invocation()
+    with _archive_of(source) as archive:
+        order = Order(
+            home=invocation.home,
+            principal=invocation.principal,
+            archive=archive,
+            source_text=str(source.path),
+            answers=answers,
+            variables=variables,
+            environ=invocation.environ,
+        )
+        return install_archive(order, get_console())
+
+
+@contextmanager
+def _archive_of(source: Source) -> Iterator[Path]:
+    """The archive itself, or one built from the project into a folder that goes away."""
+    if not source.is_project:
+        yield source.path
+        return
+    from aos_cli.commands.build import build_project
+
+    with tempfile.TemporaryDirectory(prefix="aos-install-") as folder:
+        yield build_project(source.path, Path(folder))
+
+
+def _show_one(console: Console, report: Report) -> int:
+    if console.is_json:
+        console.json(report.document())
+    else:
+        _say_installed(console, report)
+    return 0
+
+
+def _say_installed(console: Console, report: Report) -> None:
+    installed = report.installed
+    version = safe(installed.version)
+    change = {
+        "install": f"Installed {installed.name} {version}",
+        "upgrade": f"Upgraded {installed.name} from {safe(report.previous_version or '')} to {version}",
+        "downgrade": f"Replaced {installed.name} {safe(report.previous_version or '')} by the older {version}",
+        "reinstall": f"Installed {installed.name} {version} again",
+    }[report.phase.value]
+    console.success(f"{change}.")
+    if report.env.orphans:
+        keys = ", ".join(safe(key) for key in report.env.orphans)
+        console.note(f"Values of keys that this version no longer has are kept: {keys}")
+    if report.reload_problem:
+        console.warn(f"the running daemon did not load it: {safe(report.reload_problem)}")
+        console.hint("run `aos restart`")
+
+
+def _show_failure(console: Console, label: str, described: Described) -> None:
+    console.error(f"{safe(label)}: {described.message}" if label else described.message)
+    for line in described.details:
+        console.raw_error(f"  {line}")
+    if described.hint:
+        console.hint(described.hint)
+
+
+def _show_many(console: Console, reports: list[Report], failures: list[tuple[str, AosError]]) -> int:
+    total = len(reports) + len(failures)
+    if console.is_json:
+        failed = [{"source": text, **describe(error).document()} for text, error in failures]
+        console.json(
+            {"installed": [report.document() for report in reports], "failed": failed, "total": total}
+        )
+    else:
+        console.note(f"Installed {len(reports)} of {total}.")
+    return 1 if failures else 0

@@ -1,0 +1,128 @@
+"""Install one archive: stage, consent, values, activate, commit, reload.
+
+One way for every source (architecture section 3).  A failure or Ctrl-C before the commit drops the stage and leaves
+the old version serving; nothing after the commit can take it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from aos_cli.activation import Activated, activate, reload_capsule
+from aos_cli.consent import Answers, is_trusted, obtain_consent
+from aos_cli.console import Console
+from aos_cli.env_values import Collected, collect_env, make_asker
+from aos_cli.render.capsules import permission_documents
+from aos_runtime.home import Home
+from aos_runtime.names import PrincipalName
+from aos_runtime.store.commit import Approval, commit
+from aos_runtime.store.env import read_env
+from aos_runtime.store.installed import Installed
+from aos_runtime.store.origin import Phase, Provenances
+from aos_runtime.store.receipts import ApprovalSource
+from aos_runtime.store.secrets import list_secrets
+from aos_runtime.store.stage import Stage, stage_source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What to install for whom, and what the caller said beforehand."""
+
+    home: Home
+    principal: PrincipalName
+    archive: Path
+    source_text: str
+    answers: Answers
+    variables: Mapping[str, str]
+    environ: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What one install did."""
+
+    installed: Installed
+    phase: Phase
+    previous_version: str | None
+    activated: Activated
+    env: Collected
+    origin: Provenances
+    reload_problem: str | None
+
+    def document(self) -> dict[str, object]:
+        """The published keys of build-install.md 5.6, and additive ones."""
+        installed = self.installed
+        return {
+            "target_dir": str(installed.generation),
+            "phase": "install" if self.phase is Phase.INSTALL else "upgrade",
+            "installed_version": installed.version,
+            "previous_version": self.previous_version,
+            "wasm_hash": installed.meta.wasm_hash,
+            "env_path": str(installed.name) + ".env.json",
+            "env_needs_prompt": False,
+            "missing_imports": [],
+            "export_conflicts": [],
+            "name": installed.name,
+            "principal": installed.principal,
+            "operation": self.phase.value,
+            "origin": self.origin.value,
+            "source": installed.meta.source,
+            "content_digest": installed.receipt.content_digest,
+            "signer": installed.receipt.signer,
+            "permissions": permission_documents(installed.manifest.capabilities),
+            "hook": self.activated.hook,
+            "env_set": sorted([*self.env.changes.values, *self.env.changes.secrets]),
+            "env_orphans": list(self.env.orphans),
+            "loaded": self.activated.by_daemon and self.reload_problem is None,
+        }
+
+
+def install_archive(order: Order, console: Console) -> Report:
+    """Install one archive; raises what stands in the way, with nothing changed."""
+    with stage_source(order.home, order.principal, order.archive, now=datetime.now(UTC)) as stage:
+        for warning in stage.manifest.warnings:
+            console.detail(warning.render())
+        approved = obtain_consent(stage, order.answers, console)
+        collected = _collect(stage, order, console)
+        if collected.changes:
+            stage.offer_env(collected.changes)
+        with console.progress(f"Activating {stage.name} {stage.manifest.version}"):
+            activated = activate(stage, order.environ)
+        phase, previous, origin = stage.phase, stage.previous, stage.provenance_class
+        installed = commit(
+            stage,
+            approval=Approval(source=_approval(origin, approved=approved)),
+            env=collected.changes,
+            source_text=order.source_text,
+        )
+    problem = reload_capsule(order.home, order.principal, installed.name)
+    return Report(
+        installed=installed,
+        phase=phase,
+        previous_version=None if previous is None else previous.version,
+        activated=activated,
+        env=collected,
+        origin=origin,
+        reload_problem=problem,
+    )
+
+
+def _approval(origin: Provenances, *, approved: bool) -> ApprovalSource:
+    if approved or not is_trusted(origin):
+        return ApprovalSource.EXPLICIT
+    return ApprovalSource.BUNDLED if origin is Provenances.BUNDLED else ApprovalSource.LOCAL_BUILD
+
+
+def _collect(stage: Stage, order: Order, console: Console) -> Collected:
+    asks = not order.answers.yes and not order.answers.approve_untrusted
+    return collect_env(
+        stage.manifest,
+        variables=order.variables,
+        environ=order.environ,
+        stored=read_env(order.home, order.principal, stage.name),
+        stored_secrets=frozenset(list_secrets(order.home, order.principal, stage.name)),
+        ask=make_asker(console) if asks else None,
+    )
