@@ -54,7 +54,9 @@ def open_store(code: Code) -> Store:
 
 
 def assemble(code: Code, store: Store, boundary: Boundary, on_publish: raw.HostFunction) -> Assembly:
-    """Link the three modules.  Raises Trap or WasmtimeError where the guest does not fit or its start traps."""
+    """Link the three modules.  Raises Trap or WasmtimeError where the guest does not fit or its
+    start traps.
+    """
     callbacks: list[object] = []
     trampoline = CoreInstance(store, code.engine.trampoline, []).exports(store)
     publish = trampoline["publish"]

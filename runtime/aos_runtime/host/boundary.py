@@ -31,7 +31,8 @@ class Boundary:
         self.memory: GuestMemory | None = None
         self.fault: BaseException | None = None
         self.has_complained = False
-        """Whether the guest has logged an error in this call: a panic does, running out of memory does not."""
+        """Whether the guest has logged an error in this call: a panic does, running out of memory does
+        not."""
 
     def stop(self, fault: BaseException) -> int:
         """Keep `fault` for the caller outside and give a trap to return."""
@@ -54,7 +55,7 @@ class Boundary:
                 if result is not None:
                     slots[0] = result
                 return 0
-            except BaseException as fault:  # noqa: BLE001 - the C caller takes anything that escapes for success
+            except BaseException as fault:  # noqa: BLE001 - C takes anything that escapes for success
                 return self.stop(fault)
 
         return call
@@ -76,7 +77,8 @@ def ignore_drop(_environment: object, _caller: object, _address: int, _count: in
 
 
 def unavailable(path: str, result: wit.Type | None) -> Factor:
-    """A factor for an import that is not built: answers `unknown(text)`, or stops the guest where it cannot."""
+    """A factor for an import that is not built: answers `unknown(text)`, or stops the guest where it
+    cannot."""
     text = f"{path} is not available in this runtime"
 
     def refuse(_context: GuestContext, *_arguments: Any) -> Any:

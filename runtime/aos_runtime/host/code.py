@@ -16,7 +16,8 @@ _NEEDED_EXPORTS = ("memory", "cabi_realloc", HOOK_EXPORT)
 
 
 class Code:
-    """A core module, compiled, and what is known of its component.  Immutable; safe to share between threads."""
+    """A core module, compiled, and what is known of its component.  Immutable; safe to share between
+    threads."""
 
     __slots__ = ("__weakref__", "bindings", "engine", "interface", "module")
 
@@ -35,8 +36,8 @@ class Code:
 def compile_component(engine: HostEngine, component: bytes) -> Code:
     """Validate and compile a component.  About a millisecond a kilobyte.
 
-    InvalidInput `component-*` or `import-*` for a component that cannot run here, Corrupt `component-malformed` for
-    bytes that are none.
+    InvalidInput `component-*` or `import-*` for a component that cannot run here, Corrupt
+    `component-malformed` for bytes that are none.
     """
     parts = take_apart(engine.engine, component)
     try:

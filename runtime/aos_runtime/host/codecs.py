@@ -46,7 +46,8 @@ class Case(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Err:
-    """The err arm of a result.  `case` names the error's case; it is None where the error is not a variant or enum."""
+    """The err arm of a result.  `case` names the error's case; it is None where the error is not a variant or
+    enum."""
 
     case: str | None
     payload: Any = None
@@ -69,7 +70,8 @@ class Codec:
         raise NotImplementedError
 
     def lift(self, door: Door, words: Sequence[int], i: int) -> Any:
-        """Read the value whose flat form starts at the i-th 64-bit word; upper halves of 32-bit words are noise."""
+        """Read the value whose flat form starts at the i-th 64-bit word; upper halves of 32-bit words are
+        noise."""
         raise NotImplementedError
 
     def lower(self, door: Door, value: Any) -> list[int]:

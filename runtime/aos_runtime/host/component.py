@@ -54,8 +54,8 @@ class Parts:
 def take_apart(engine: Engine, component: bytes) -> Parts:
     """Validate a component's types and find its core module.
 
-    InvalidInput `component-*` or `import-*` for a component that cannot run here, Corrupt `component-malformed` for
-    bytes that are no component.
+    InvalidInput `component-*` or `import-*` for a component that cannot run here, Corrupt
+    `component-malformed` for bytes that are no component.
     """
     sections = list(_sections(component, _COMPONENT_PREAMBLE))
     core = _own_module(component, sections)

@@ -8,32 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
 
 from aos_runtime.bus.envelope import Envelope
 from aos_runtime.capsule.capability import Capabilities
 from aos_runtime.names import CapsuleName, PrincipalName
+from aos_runtime.store.kv import KvSpace
 
-
-class KvSpace(Protocol):
-    """One capsule's keys for one principal (host-abi.md 1.4); `store.kv` has the real one.
-
-    An implementation raises AosError for what it refuses: LimitExceeded becomes `quota` or `too-large`, any other
-    becomes `unknown(text)`.  Keys and prefixes have been checked for emptiness and NUL before they come here.
-    """
-
-    def get(self, key: str) -> bytes | None: ...
-    def set(self, key: str, value: bytes) -> None: ...
-    def delete(self, key: str) -> None: ...
-    def list_keys(self, prefix: str, limit: int) -> list[str]:
-        """At most `limit` keys, sorted bytewise."""
-
-    def list_page(self, prefix: str, cursor: str | None, limit: int) -> tuple[list[str], str | None]:
-        """At most `limit` keys strictly greater than `cursor`, and the next cursor if more remain."""
-
-    def clear_prefix(self, prefix: str) -> int: ...
-    def cas(self, key: str, expected: bytes | None, new: bytes) -> bool: ...
+__all__ = ["GuestContext", "KvSpace"]
 
 
 def _sleep(duration_s: float) -> bool:
@@ -60,12 +42,14 @@ class GuestContext:
     capabilities: Capabilities
     """What the manifest asked for and the operator approved."""
     kv: KvSpace
+    """The capsule's own keys for this principal."""
     publish: Callable[[str, bytes], str | None]
     """`(topic, payload)`: None is ok, else the case of ipc's `error-code`, or `unknown:TEXT`."""
     config: Callable[[str], str | None]
     """The value of one `[env]` key, secrets included."""
     log: Callable[[str, str], None]
-    """`(level, message)`; level is one of trace, debug, info, warn, error.  Bounds and escapes what it is given."""
+    """`(level, message)`; level is one of trace, debug, info, warn, error.  Bounds and escapes what it is
+    given."""
     now_ms: Callable[[], int] = _wall_clock_ms
     monotonic_ns: Callable[[], int] = time.monotonic_ns
     before_block: Callable[[], None] = _do_nothing
@@ -75,5 +59,5 @@ class GuestContext:
     signal_ready: Callable[[], None] = _do_nothing
     has_capability: Callable[[str, str], bool] | None = None
     """`(source uuid, capability name)` among the capsules that this principal can see; None: no registry."""
-    current: Envelope | None = field(default=None)
+    current: Envelope | None = None
     """The invocation being served; None outside of one."""

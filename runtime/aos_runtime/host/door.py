@@ -33,8 +33,8 @@ class Door(Protocol):
 class GuestMemory:
     """Checked access to one linear memory.
 
-    `current` gives the memory's bytes as they are now (memory only grows and never moves); `realloc` calls the guest's
-    `cabi_realloc(0, 0, align, size)` and may grow it.
+    `current` gives the memory's bytes as they are now (memory only grows and never moves); `realloc` calls
+    the guest's `cabi_realloc(0, 0, align, size)` and may grow it.
     """
 
     __slots__ = ("_budget", "_bytes", "_current", "_realloc", "allocating")

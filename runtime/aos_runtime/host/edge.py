@@ -145,7 +145,7 @@ EDGE = f"""(module
     (call $post_return (local.get $r))
     (global.set $may_leave (i32.const 1)))
 
-  ;; The guest's `publish`.  Result area: +0 discriminant (u8), +4 error case (u8), +8 and +12 text of unknown.
+  ;; The guest's `publish`.  Result area: +0 discriminant (u8), +4 error case (u8), +8, +12 text.
   (func $publish (param $tp i32) (param $tl i32) (param $pp i32) (param $pl i32) (param $ret i32)
       (local $status i32) (local $length i32)
     (if (i32.eqz (global.get $may_leave)) (then (call $stop (i32.const {FAULT_REENTERED}))))

@@ -77,7 +77,8 @@ class HostEngine:
             raw.increment_epoch(self._address)
 
     def close(self) -> None:
-        """Stop the clock, then drop instances, modules and engine, in that order.  Running guests are stopped."""
+        """Stop the clock, then drop instances, modules and engine, in that order.  Running guests are
+        stopped."""
         if self._closing.is_set():
             return
         self.interrupt_all()

@@ -83,15 +83,13 @@ class FunctionCodec:
         self.core_params = (*params, "i32") if self._returns_through_pointer else params
         self.core_results = () if self._returns_through_pointer else flat_result
 
-    def lift_arguments(self, door: Door, words: Sequence[int]) -> tuple[Any, ...]:
-        """The arguments of one call; `words` holds one 64-bit word a core parameter."""
+    def lift_arguments(self, door: Door, words: Sequence[int]) -> Any:
+        """The arguments of one call, a tuple; `words` holds one 64-bit word a core parameter."""
         if not self._spilled:
-            arguments: tuple[Any, ...] = self._params.lift(door, words, 0)
-            return arguments
+            return self._params.lift(door, words, 0)
         at = words[0] & LOW32
         check_aligned(at, self._params.align)
-        arguments = self._params.load(door, at)
-        return arguments
+        return self._params.load(door, at)
 
     def lower_result(self, door: Door, words: Sequence[int], value: Any) -> int | None:
         """Hand `value` to the guest: through its result pointer, or as the word returned here."""

@@ -48,20 +48,21 @@ _FOUR, _TWO, _NONE = c_size_t(4), c_size_t(2), c_size_t(0)
 
 
 class HookResult(msgspec.Struct, frozen=True, gc=False):
-    """What a hook returned.  `action` is the guest's word (`continue`, `deny`, ...); `data` is valid UTF-8."""
+    """What a hook returned.  `action` is the guest's word (`continue`, `deny`), `data` valid UTF-8."""
 
     action: str
     data: bytes | None
 
 
 class Instance:
-    """See the module's text.  Threads may take turns; `close` frees it at once, where collection would wait."""
+    """See the module's text.  Threads may take turns; `close` frees it at once."""
 
     def __init__(self, code: Code, context: GuestContext) -> None:
         """Instantiate; runs the guest's start function, if any.
 
-        GuestTrap where that traps, LimitExceeded `instance-too-large` where the guest starts with more memory or
-        tables than it may have, InvalidInput `component-exports` where its exports are not what a capsule has.
+        GuestTrap where that traps, LimitExceeded `instance-too-large` where the guest starts with more memory
+        or tables than it may have, InvalidInput `component-exports` where its exports are not what a capsule
+        has.
         """
         settings = code.engine.settings
         self.context = context
@@ -89,8 +90,8 @@ class Instance:
     def hook(self, action: bytes, payload: bytes, *, timeout_s: float | None = None) -> HookResult:
         """Call `astrid-hook-trigger`.  `action` must be UTF-8; the guest gets `payload` as it is.
 
-        GuestTrap kills the instance.  LimitExceeded `hook-payload` for more than 12 MiB.  KeyboardInterrupt and the
-        like, raised in a host function, come out here and kill it too.
+        GuestTrap kills the instance.  LimitExceeded `hook-payload` for more than 12 MiB.  KeyboardInterrupt
+        and the like, raised in a host function, come out here and kill it too.
         """
         self._enter()
         try:
@@ -216,7 +217,7 @@ class Instance:
             return 0
         except UnicodeDecodeError:
             return self._boundary.stop(AbiViolation("the guest published a string that is not UTF-8"))
-        except BaseException as fault:  # noqa: BLE001 - the C caller takes anything that escapes for success
+        except BaseException as fault:  # noqa: BLE001 - C takes anything that escapes for success
             return self._boundary.stop(fault)
 
     def _refuse(self, refusal: str) -> int:

@@ -28,7 +28,8 @@ LOG = ("astrid:sys/host@1.0.0", "log")
 class Binding:
     """One import, in the module's order.
 
-    `kind` is its core type; None marks the import that the edge serves.  Without a codec it is the drop of a resource.
+    `kind` is its core type; None marks the import that the edge serves.  Without a codec it is the drop of a
+    resource.
     """
 
     kind: FuncType | None

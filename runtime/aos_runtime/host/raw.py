@@ -26,7 +26,8 @@ HostFunction = Callable[[Any, Any, Any, int], int]
 _UNCHECKED = ctypes.CFUNCTYPE(c_size_t, c_void_p, c_void_p, c_void_p, c_size_t)
 _library = ctypes.CDLL(str(ffi.filename))
 
-# Argument types stay undeclared: every argument is a ready ctypes value, and conversion is most of a small call.
+# Argument types stay undeclared: every argument is a ready ctypes value, and converting costs as much as
+# a small call.
 call_unchecked = _library.wasmtime_func_call_unchecked
 call_unchecked.restype = c_size_t
 set_epoch_deadline = _library.wasmtime_context_set_epoch_deadline

@@ -1,22 +1,22 @@
 """astrid:kv/host@1.0.0 (host-abi.md 1.4): a capsule's own keys for its principal.
 
-Keys are at most 256 bytes, as the WIT promises.  The value cap is the host's general one, 10 MiB: the WIT's
-1 MiB was never enforced, and capsules that keep more would break.  No capability gates kv."""
+What a key may be and how much may be kept is the store's to say; its refusals are the interface's error
+cases.  No capability gates kv.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from aos_runtime.errors import AosError, LimitExceeded
+from aos_runtime.errors import AosError
 from aos_runtime.host.codecs import Err
 from aos_runtime.host.context import GuestContext
 from aos_runtime.host.factors.factor import published
-from aos_runtime.host.wit import BYTES, STRING, ListOf, Option, Primitive, Record, Result, Variant
+from aos_runtime.host.wit import BYTES, STRING, ListOf, Option, Primitive, Record, Result, Type, Variant
+from aos_runtime.store.kv import KvCase, KvRefused
 
-MAX_KEY_BYTES = 256
-MAX_VALUE_BYTES = 10 << 20
-MAX_KEYS = 1024
+MAX_PAGE_KEYS = 1024
 SMALL_VALUE_BYTES = 64 << 10
 """Up to here a write goes to the log of the database without waiting for the disk."""
 
@@ -25,53 +25,40 @@ _T = TypeVar("_T")
 
 def get(context: GuestContext, key: str) -> bytes | Err | None:
     """The value of `key`, or None."""
-    return _key_problem(key) or _attempt(lambda: context.kv.get(key))
+    return _attempt(lambda: context.kv.get(key))
 
 
 def set_value(context: GuestContext, key: str, value: bytes) -> Err | None:
     """Replace the value of `key`."""
-    problem = _key_problem(key) or _value_problem(value)
-    if problem:
-        return problem
     _make_way(context, value)
     return _attempt(lambda: context.kv.set(key, value))
 
 
 def delete(context: GuestContext, key: str) -> Err | None:
     """Forget `key`; ok where there is none."""
-    return _key_problem(key) or _attempt(lambda: context.kv.delete(key))
+    return _attempt(lambda: context.kv.delete(key))
 
 
-def list_keys(context: GuestContext, prefix: str) -> list[str] | Err:
+def list_keys(context: GuestContext, prefix: str) -> tuple[str, ...] | Err:
     """All keys that start with `prefix`, whole; `too-large` past 1024."""
-    if "\0" in prefix:
-        return Err("invalid-key")
-    keys = _attempt(lambda: context.kv.list_keys(prefix, MAX_KEYS + 1))
-    return Err("too-large") if isinstance(keys, list) and len(keys) > MAX_KEYS else keys
+    return _attempt(lambda: context.kv.list_keys(prefix))
 
 
 def list_page(context: GuestContext, prefix: str, cursor: str | None, limit: int) -> dict[str, object] | Err:
     """At most `limit` keys (0 or more than 1024: 1024) strictly greater than `cursor`."""
-    if "\0" in prefix:
-        return Err("invalid-key")
-    size = limit if 0 < limit <= MAX_KEYS else MAX_KEYS
+    size = limit if 0 < limit <= MAX_PAGE_KEYS else MAX_PAGE_KEYS
     page = _attempt(lambda: context.kv.list_page(prefix, cursor, size))
     return page if isinstance(page, Err) else {"keys": page[0], "next-cursor": page[1]}
 
 
 def clear_prefix(context: GuestContext, prefix: str) -> int | Err:
     """Forget all keys that start with `prefix`; how many there were."""
-    if "\0" in prefix:
-        return Err("invalid-key")
     context.before_block()
     return _attempt(lambda: context.kv.clear_prefix(prefix))
 
 
 def cas(context: GuestContext, key: str, expected: bytes | None, new: bytes) -> Err | None:
     """Replace the value of `key` if it is `expected` (None: absent), atomically."""
-    problem = _key_problem(key) or _value_problem(new)
-    if problem:
-        return problem
     _make_way(context, new)
     swapped = _attempt(lambda: context.kv.cas(key, expected, new))
     if isinstance(swapped, Err):
@@ -83,8 +70,8 @@ def _attempt(operation: Callable[[], _T]) -> _T | Err:
     """The store's refusal, as an err arm."""
     try:
         return operation()
-    except LimitExceeded as error:
-        return Err("quota" if "quota" in error.code else "too-large")
+    except KvRefused as refusal:
+        return Err(refusal.case, refusal.detail if refusal.case is KvCase.UNKNOWN else None)
     except AosError as error:
         return Err("unknown", error.message)
 
@@ -92,15 +79,6 @@ def _attempt(operation: Callable[[], _T]) -> _T | Err:
 def _make_way(context: GuestContext, value: bytes) -> None:
     if len(value) > SMALL_VALUE_BYTES:
         context.before_block()
-
-
-def _key_problem(key: str) -> Err | None:
-    valid = 0 < len(key.encode()) <= MAX_KEY_BYTES and "\0" not in key
-    return None if valid else Err("invalid-key")
-
-
-def _value_problem(value: bytes) -> Err | None:
-    return Err("too-large") if len(value) > MAX_VALUE_BYTES else None
 
 
 _ERROR = Variant(
@@ -115,7 +93,7 @@ _ERROR = Variant(
 _PAGE = Record((("keys", ListOf(STRING)), ("next-cursor", Option(STRING))))
 
 
-def _fallible(ok: Any) -> Result:
+def _fallible(ok: Type | None) -> Result:
     return Result(ok, _ERROR)
 
 

@@ -6,6 +6,7 @@ import os
 from datetime import UTC, datetime
 
 from aos_runtime.capsule.capability import held_names
+from aos_runtime.errors import AosError
 from aos_runtime.host.codecs import Err
 from aos_runtime.host.context import GuestContext
 from aos_runtime.host.factors.factor import published
@@ -17,9 +18,12 @@ MAX_LOG_BYTES = 64 << 10
 """A longer message is cut, and says so (case LOG-08)."""
 
 
-def get_config(context: GuestContext, key: str) -> str | None:
+def get_config(context: GuestContext, key: str) -> str | Err | None:
     """The value of an `[env]` key, or None."""
-    return context.config(key)
+    try:
+        return context.config(key)
+    except AosError as error:
+        return Err("unknown", error.message)
 
 
 def get_caller(context: GuestContext) -> dict[str, object]:
