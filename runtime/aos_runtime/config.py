@@ -1,0 +1,195 @@
+"""The operator's settings: `etc/config.toml`, read strictly.
+
+A key that nothing enforces is an error with its line, never a comment (SEC-16): above all a security key that
+would do nothing.  This module reads that one file and knows no other source.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from aos_runtime.errors import InvalidInput, Issue, Unavailable
+from aos_runtime.home import Home
+
+MAX_CONFIG_BYTES = 1024 * 1024
+LOG_LEVELS = ("trace", "debug", "info", "warn", "error")
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What an operator can set.  Seconds, bytes, and wasmtime's units of fuel."""
+
+    daemon_ready_s: float = 60.0
+    daemon_shutdown_s: float = 60.0
+    call_timeout_s: float = 300.0
+    memory_bytes: int = 64 * MIB
+    fuel_per_call: int = 10_000_000_000
+    log_level: str = "info"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Key:
+    field: str
+    check: Callable[[object], str | None]
+
+
+def _number(low: int, high: int) -> Callable[[object], str | None]:
+    def check(value: object) -> str | None:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            return f"must be a whole number from {low} to {high}"
+        return None
+
+    return check
+
+
+def _level(value: object) -> str | None:
+    return None if value in LOG_LEVELS else f"must be one of {', '.join(LOG_LEVELS)}"
+
+
+KEYS: Mapping[tuple[str, str], _Key] = {
+    ("timeouts", "daemon_ready_secs"): _Key(field="daemon_ready_s", check=_number(1, 600)),
+    ("timeouts", "daemon_shutdown_secs"): _Key(field="daemon_shutdown_s", check=_number(1, 600)),
+    ("timeouts", "call_secs"): _Key(field="call_timeout_s", check=_number(1, 3600)),
+    ("limits", "memory_bytes"): _Key(field="memory_bytes", check=_number(MIB, 4096 * MIB)),
+    ("limits", "fuel_per_call"): _Key(field="fuel_per_call", check=_number(1_000_000, 10**15)),
+    ("logging", "level"): _Key(field="log_level", check=_level),
+}
+"""Every setting that has an effect: `[section] key`."""
+
+
+def parse_settings(data: bytes, file: str) -> Settings:
+    """Read a `config.toml`.
+
+    InvalidInput `config-syntax` or `config-invalid` with all issues and their lines.
+    """
+    try:
+        text = data.decode("utf-8")
+        value = tomllib.loads(text)
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise _syntax(file, str(error)) from error
+    issues: list[Issue] = []
+    fields: dict[str, float | int | str] = {}
+    for section, body in value.items():
+        if not isinstance(body, dict):
+            issues.append(_unsupported(file, text, "", section))
+            continue
+        for key, item in body.items():
+            known = KEYS.get((section, key))
+            problem = None if known is None else known.check(item)
+            if known is None:
+                issues.append(_unsupported(file, text, section, key))
+            elif problem is not None:
+                issues.append(
+                    Issue(
+                        message=f"`{section}.{key}` {problem}", file=file, line=_find_line(text, section, key)
+                    )
+                )
+            else:
+                fields[known.field] = item
+        if not body and section not in {name for name, _ in KEYS}:
+            issues.append(_unsupported(file, text, section, ""))
+    if issues:
+        raise _invalid(file, issues)
+    return Settings(**fields)  # type: ignore[arg-type]  # every value was checked by its key
+
+
+def load_settings(home: Home) -> Settings:
+    """The settings of a home, the defaults where it has no file.
+
+    Errors as `parse_settings`; InvalidInput `config-misplaced` where a config lies beside `etc`, in the place
+    that the published loader reads (DMN-23).
+    """
+    misplaced = home.state / "config.toml"
+    if os.path.lexists(misplaced):
+        raise InvalidInput(
+            "config-misplaced",
+            f"{misplaced} is not read: the configuration is {home.config_file}",
+            hint=f"move it: mv {misplaced} {home.config_file}",
+            path=str(misplaced),
+        )
+    data = _read(home.config_file)
+    return Settings() if data is None else parse_settings(data, str(home.config_file))
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_CONFIG_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise Unavailable(
+            "config-unreadable",
+            f"cannot read {path}: {os.strerror(error.errno or 0)}",
+            hint="make the file readable for this user, or remove it",
+            path=str(path),
+        ) from error
+    if len(data) > MAX_CONFIG_BYTES:
+        raise _syntax(str(path), f"larger than {MAX_CONFIG_BYTES} bytes")
+    return data
+
+
+def _unsupported(file: str, text: str, section: str, key: str) -> Issue:
+    name = ".".join(part for part in (section, key) if part)
+    return Issue(
+        message=f"`{name}` is not a setting of this aos; it would have no effect",
+        file=file,
+        line=_find_line(text, section, key),
+        hint=f"remove it; the settings are {', '.join('.'.join(pair) for pair in KEYS)}",
+    )
+
+
+def _find_line(text: str, section: str, key: str) -> int | None:
+    """The line, from 1, where `[section] key` (or the dotted form) stands; the section's where the key is not
+    found.
+    """
+    header = re.compile(rf"\s*\[+\s*[\"']?{re.escape(section)}[\"']?\s*[\].]") if section else None
+    assignment = re.compile(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[=.]") if key else None
+    dotted = re.compile(rf"\s*[\"']?{re.escape(section)}[\"']?\s*\.\s*[\"']?{re.escape(key)}")
+    inside = header is None
+    at: int | None = None
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.lstrip().startswith("["):
+            inside = header is not None and header.match(line) is not None
+            if inside:
+                at = at or number
+                if key and re.search(rf"\.\s*[\"']?{re.escape(key)}", line):
+                    return number
+        elif (inside and assignment is not None and assignment.match(line)) or (
+            section and dotted.match(line)
+        ):
+            return number
+    return at
+
+
+def _syntax(file: str, reason: str) -> InvalidInput:
+    found = re.search(r"\(at line (\d+), column (\d+)\)", reason)
+    issue = Issue(
+        message=re.sub(r" \(at .*\)$", "", reason),
+        file=file,
+        line=int(found[1]) if found else None,
+        column=int(found[2]) if found else None,
+    )
+    return InvalidInput(
+        "config-syntax",
+        f"{file} is not valid TOML",
+        hint="correct the file at the place shown",
+        issues=(issue,),
+        file=file,
+    )
+
+
+def _invalid(file: str, issues: list[Issue]) -> InvalidInput:
+    return InvalidInput(
+        "config-invalid",
+        issues[0].message if len(issues) == 1 else f"{file} has {len(issues)} problems",
+        hint=issues[0].hint or "correct the file at the places shown",
+        issues=issues,
+        file=file,
+    )

@@ -1,0 +1,90 @@
+"""The content store: WebAssembly binaries and WIT files under the BLAKE3 of their bytes.
+
+A name is never trusted: reuse re-hashes what is there and repairs it, reading verifies.  Nothing here knows
+which capsule uses a blob.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from aos_runtime.capsule.provenance import bytes_digest
+from aos_runtime.errors import Corrupt
+from aos_runtime.home import Home
+from aos_runtime.names import Digest
+from aos_runtime.store.files import make_private_folder, read_optional, sweep_temporaries, write_atomic
+
+MAX_BLOB_BYTES = 512 * 1024 * 1024
+MAX_WIT_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What `put_blob` did.  `repaired`: another file stood under this name and was replaced."""
+
+    digest: Digest
+    repaired: bool
+
+
+def put_blob(home: Home, data: bytes) -> Digest:
+    """Store a WebAssembly binary; durable on return.
+
+    A stored file that does not match its name is replaced.
+    """
+    return store_blob(home, data).digest
+
+
+def store_blob(home: Home, data: bytes) -> Stored:
+    """`put_blob`, telling whether a damaged file was repaired."""
+    digest = bytes_digest(data)
+    return Stored(digest=digest, repaired=_put(home.blob(digest), data, digest, MAX_BLOB_BYTES))
+
+
+def read_blob(home: Home, digest: Digest) -> bytes:
+    """The bytes whose BLAKE3 is `digest`.  Corrupt `blob-missing` or `blob-damaged` otherwise."""
+    data = read_optional(home.blob(digest), MAX_BLOB_BYTES)
+    if data is None:
+        raise Corrupt(
+            "blob-missing",
+            f"the WebAssembly binary {digest} is not in this home",
+            hint="install the capsule again from its archive",
+            digest=digest,
+        )
+    if bytes_digest(data) != digest:
+        what = "is empty" if not data else "does not match its digest"
+        raise Corrupt(
+            "blob-damaged",
+            f"the stored WebAssembly binary {digest} {what}",
+            hint="install the capsule again from its archive; that replaces the damaged file",
+            digest=digest,
+        )
+    return data
+
+
+def put_wit(home: Home, data: bytes) -> Digest:
+    """Store a WIT file as `wit/store/<blake3>.wit`, as `put_blob`."""
+    digest = bytes_digest(data)
+    _put(home.wit_store / f"{digest}.wit", data, digest, MAX_WIT_BYTES)
+    return digest
+
+
+def sweep_content(home: Home) -> None:
+    """Remove what killed writers left among the blobs and WIT files."""
+    sweep_temporaries(home.blobs)
+    sweep_temporaries(home.wit_store)
+
+
+def _put(path: Path, data: bytes, digest: Digest, limit_bytes: int) -> bool:
+    """Write unless the right bytes are there; whether wrong ones were replaced."""
+    make_private_folder(path.parent)
+    wrong = False
+    try:
+        present = read_optional(path, limit_bytes)
+        wrong = present is not None and bytes_digest(present) != digest
+        if present is not None and not wrong:
+            return False
+    except Corrupt:
+        wrong = True
+    write_atomic(path, data)
+    return wrong

@@ -1,0 +1,288 @@
+"""The key-value state of capsules: one SQLite file, one namespace per (principal, capsule).
+
+WAL with `synchronous=NORMAL`: what a call returned ok for survives a killed process; a power cut may take the
+last moments but never leaves a torn store.  Every operation is one statement or one transaction, so several
+processes may use the file.  Semantics are those of `astrid:kv/host@1.0.0` (host-abi.md 1.4); its limits of
+256 bytes a key and 1 MiB a value are not enforced by the published host, so ours are wider and stated here.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from aos_runtime.errors import AosError, Conflict, Corrupt, Unavailable
+from aos_runtime.names import CapsuleName, PrincipalName
+from aos_runtime.store.files import explained, make_private_folder
+
+MAX_KEY_BYTES = 4096
+MAX_VALUE_BYTES = 16 * 1024 * 1024
+MAX_SPACE_BYTES = 1024 * 1024 * 1024
+"""What all keys and values of one (principal, capsule) may hold together."""
+
+MAX_PAGE_KEYS = 1024
+SCHEMA_VERSION = 1
+BUSY_TIMEOUT_S = 10.0
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS kv (
+  space BLOB NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, PRIMARY KEY (space, key)
+) WITHOUT ROWID;
+"""
+_GET = "SELECT value FROM kv WHERE space = ? AND key = ?"
+_SET = "INSERT INTO kv VALUES (?, ?, ?) ON CONFLICT (space, key) DO UPDATE SET value = excluded.value"
+_ADD = "INSERT INTO kv VALUES (?, ?, ?) ON CONFLICT (space, key) DO NOTHING"
+_SWAP = "UPDATE kv SET value = ?3 WHERE space = ?1 AND key = ?2 AND value = ?4"
+_DELETE = "DELETE FROM kv WHERE space = ? AND key = ?"
+_PAGE = "SELECT key FROM kv WHERE space = ? AND key > ? AND key >= ? AND key < ? ORDER BY key LIMIT ?"
+_CLEAR = "DELETE FROM kv WHERE space = ? AND key >= ? AND key < ?"
+_USED = "SELECT coalesce(sum(length(key) + length(value)), 0) FROM kv WHERE space = ?"
+
+
+class KvCase(StrEnum):
+    """The arms of the interface's error; `cas-mismatch` is the answer False of `cas`."""
+
+    INVALID_KEY = "invalid-key"
+    TOO_LARGE = "too-large"
+    QUOTA = "quota"
+    UNKNOWN = "unknown"
+
+
+class KvRefused(Exception):
+    """An operation that was not done.  `detail` is for `unknown(text)`."""
+
+    def __init__(self, case: KvCase, detail: str = "") -> None:
+        super().__init__(f"{case}: {detail}" if detail else case.value)
+        self.case = case
+        self.detail = detail
+
+
+class KvSpace(Protocol):
+    """The storage of one capsule for one principal.  Every operation may raise KvRefused."""
+
+    def get(self, key: str) -> bytes | None: ...
+
+    def set(self, key: str, value: bytes) -> None: ...
+
+    def delete(self, key: str) -> None: ...
+
+    def list_keys(self, prefix: str) -> tuple[str, ...]:
+        """All keys in the order of their bytes; `too-large` over 1024."""
+        ...
+
+    def list_page(self, prefix: str, cursor: str | None, limit: int) -> tuple[tuple[str, ...], str | None]:
+        """Keys after `cursor` and, where more remain, the last one of them as the next cursor."""
+        ...
+
+    def clear_prefix(self, prefix: str) -> int:
+        """Delete the keys under `prefix` (all for empty text); how many there were."""
+        ...
+
+    def cas(self, key: str, expected: bytes | None, new: bytes) -> bool:
+        """Set `new` if the value is `expected` (None: absent), atomically; whether it was."""
+        ...
+
+
+class KvStore:
+    """The open state file.  Used from any thread; one statement runs at a time."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or create the file.  Corrupt `state-damaged`, Conflict `state-newer`, Unavailable."""
+        self.path = path
+        self._lock = threading.Lock()
+        self._used: dict[bytes, int] = {}
+        make_private_folder(path.parent)
+        with explained(path):
+            path.touch(0o600, exist_ok=True)
+        with _opening(path):
+            self._database = sqlite3.connect(
+                path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+            )
+            try:
+                self._prepare()
+            except BaseException:
+                self._database.close()
+                raise
+
+    def space(self, principal: PrincipalName, capsule: CapsuleName) -> KvSpace:
+        """The storage of `capsule` for `principal`; nobody else's keys are in it."""
+        return _Space(self, f"{principal}:capsule:{capsule}".encode())
+
+    def close(self) -> None:
+        """Close the file; a second call does nothing."""
+        with self._lock:
+            self._database.close()
+
+    def __enter__(self) -> KvStore:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def rows(self, statement: str, values: tuple[object, ...]) -> list[tuple[object, ...]]:
+        """Run one reading statement."""
+        with self._lock, _refusing():
+            return self._database.execute(statement, values).fetchall()
+
+    def change(self, statement: str, values: tuple[object, ...]) -> int:
+        """Run one writing statement; how many rows it changed.  Committed on return."""
+        with self._lock, _refusing():
+            return self._database.execute(statement, values).rowcount
+
+    def grow(self, space: bytes, size_bytes: int) -> None:
+        """Count what a write adds to a namespace.  KvRefused `quota` where that is too much.
+
+        The count only grows, whatever is overwritten or deleted; it is measured anew when it meets the limit.
+        """
+        used = self._used.get(space)
+        if used is None or used + size_bytes > MAX_SPACE_BYTES:
+            measured = self.rows(_USED, (space,))[0][0]
+            used = measured if isinstance(measured, int) else 0
+        if used + size_bytes > MAX_SPACE_BYTES:
+            raise KvRefused(KvCase.QUOTA, f"more than {MAX_SPACE_BYTES} bytes")
+        self._used[space] = used + size_bytes
+
+    def _prepare(self) -> None:
+        run = self._database.execute
+        version = run("PRAGMA user_version").fetchone()[0]
+        if version > SCHEMA_VERSION:
+            raise Conflict(
+                "state-newer",
+                f"{self.path} was written by a newer aos (schema {version})",
+                hint="install the newer aos again, or use another AOS_HOME",
+                path=str(self.path),
+            )
+        run("PRAGMA journal_mode = WAL")
+        run("PRAGMA synchronous = NORMAL")
+        run(_SCHEMA)
+        run(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+class _Space:
+    __slots__ = ("_space", "_store")
+
+    def __init__(self, store: KvStore, space: bytes) -> None:
+        self._store = store
+        self._space = space
+
+    def get(self, key: str) -> bytes | None:
+        rows = self._store.rows(_GET, (self._space, _key(key)))
+        return _bytes(rows[0][0]) if rows else None
+
+    def set(self, key: str, value: bytes) -> None:
+        name = _key(key)
+        _check_value(value)
+        self._store.grow(self._space, len(name) + len(value))
+        self._store.change(_SET, (self._space, name, value))
+
+    def delete(self, key: str) -> None:
+        self._store.change(_DELETE, (self._space, _key(key)))
+
+    def list_keys(self, prefix: str) -> tuple[str, ...]:
+        keys = self._keys(_prefix(prefix), b"", MAX_PAGE_KEYS + 1)
+        if len(keys) > MAX_PAGE_KEYS:
+            raise KvRefused(KvCase.TOO_LARGE, f"more than {MAX_PAGE_KEYS} keys")
+        return keys
+
+    def list_page(self, prefix: str, cursor: str | None, limit: int) -> tuple[tuple[str, ...], str | None]:
+        count = limit if 0 < limit <= MAX_PAGE_KEYS else MAX_PAGE_KEYS
+        keys = self._keys(_prefix(prefix), (cursor or "").encode("utf-8", "replace"), count + 1)
+        page = keys[:count]
+        return page, page[-1] if len(keys) > count else None
+
+    def clear_prefix(self, prefix: str) -> int:
+        start = _prefix(prefix)
+        return self._store.change(_CLEAR, (self._space, start, _after(start)))
+
+    def cas(self, key: str, expected: bytes | None, new: bytes) -> bool:
+        name = _key(key)
+        _check_value(new)
+        self._store.grow(self._space, len(name) + len(new))
+        if expected is None:
+            return self._store.change(_ADD, (self._space, name, new)) == 1
+        return self._store.change(_SWAP, (self._space, name, new, expected)) == 1
+
+    def _keys(self, prefix: bytes, after: bytes, limit: int) -> tuple[str, ...]:
+        rows = self._store.rows(_PAGE, (self._space, after, prefix, _after(prefix), limit))
+        return tuple(_bytes(row[0]).decode("utf-8") for row in rows)
+
+
+def _key(key: str) -> bytes:
+    name = _text(key)
+    if not name or len(name) > MAX_KEY_BYTES:
+        raise KvRefused(KvCase.INVALID_KEY if not name else KvCase.TOO_LARGE, "a key has 1 to 4096 bytes")
+    return name
+
+
+def _prefix(prefix: str) -> bytes:
+    return _text(prefix)
+
+
+def _text(text: str) -> bytes:
+    if "\0" in text:
+        raise KvRefused(KvCase.INVALID_KEY, "a key holds no NUL")
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise KvRefused(KvCase.INVALID_KEY, "a key is valid Unicode") from error
+
+
+def _after(prefix: bytes) -> bytes:
+    """The first key past all that start with `prefix`; a byte of UTF-8 is never 0xFF."""
+    return prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else b"\xff"
+
+
+def _check_value(value: bytes) -> None:
+    if len(value) > MAX_VALUE_BYTES:
+        raise KvRefused(KvCase.TOO_LARGE, f"a value has at most {MAX_VALUE_BYTES} bytes")
+
+
+def _bytes(value: object) -> bytes:
+    assert isinstance(value, bytes)
+    return value
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """A failing database answers the guest, it never raises into it."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        case = KvCase.QUOTA if "full" in str(error) else KvCase.UNKNOWN
+        raise KvRefused(case, str(error)) from error
+
+
+@contextmanager
+def _opening(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        raise _explain(path, error) from error
+
+
+def _explain(path: Path, error: sqlite3.DatabaseError) -> AosError:
+    if not isinstance(error, sqlite3.OperationalError):
+        return Corrupt(
+            "state-damaged",
+            f"{path} is damaged: {error}",
+            hint="move the file away to start with empty capsule state, or restore it from a backup",
+            path=str(path),
+        )
+    if "full" in str(error):
+        return Unavailable(
+            "no-space",
+            f"no space left on the device that holds {path}",
+            hint="free some space and run the command again",
+            path=str(path),
+        )
+    return Unavailable(
+        "state-unavailable",
+        f"cannot open {path}: {error}",
+        hint="check that this user may write the folder and that no other program holds the file",
+        path=str(path),
+    )
