@@ -1,9 +1,9 @@
 """The caller's side of the session: request frames out, replies picked from whatever comes in.
 
-Source: daemon-kernel.md 2.4, 2.5, 5.1, 5.3.  Sans-I/O: the owner of the socket sends `Exchange.request` in one frame
-and feeds every received body to `Exchange.receive` until it returns a final reply.  A frame of an unknown kind, with
-extra fields or without optional ones is skipped, never an error (case DMN-16).  Standard library only, since
-`aos status` pays for every import.
+Source: daemon-kernel.md 2.4, 2.5, 5.1, 5.3.  Sans-I/O: the owner of the socket sends `Exchange.request`
+in one frame and feeds every received body to `Exchange.receive` until it returns a final reply.  A frame
+of an unknown kind, with extra fields or without optional ones is skipped, never an error (case DMN-16).
+Standard library only, since `aos status` pays for every import.
 """
 
 from __future__ import annotations
@@ -119,7 +119,9 @@ def admin_exchange(method: str, params: dict[str, object] | None, request_id: st
 
 
 def tools_exchange(verb: str, params: dict[str, object] | None, correlation: str) -> Exchange:
-    """A request to the tools door.  `verb` is one of TOOLS_VERBS; parameters are those of `requests.TOOLS_PARAMS`."""
+    """A request to the tools door.  `verb` is one of TOOLS_VERBS; parameters are those of
+    `requests.TOOLS_PARAMS`.
+    """
     return _exchange(tools_topic(verb, correlation), _payload(f"Tools{verb.capitalize()}", params))
 
 

@@ -1,7 +1,7 @@
 """Length-prefixed frames: cut a byte stream into bodies and back.
 
-Source: daemon-kernel.md 2.1.  A frame is four bytes of big-endian length, then that many bytes of JSON.  This
-module does not look inside a body.
+Source: daemon-kernel.md 2.1.  A frame is four bytes of big-endian length, then that many bytes of JSON.
+This module does not look inside a body.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def encode_frame(body: bytes) -> bytes:
 class FrameDecoder:
     """Cuts received bytes into frame bodies, whatever the chunks were.
 
-    Bounded: it never holds more than one unfinished frame and the chunk that was pushed last.  After a PeerFault it
-    stays failed, since the stream has lost its place.
+    Bounded: it never holds more than one unfinished frame and the chunk that was pushed last.  After a
+    PeerFault it stays failed, since the stream has lost its place.
     """
 
     __slots__ = ("_buffer", "_fault", "max_bytes")
@@ -51,13 +51,16 @@ class FrameDecoder:
 
     @property
     def fault(self) -> PeerFault | None:
-        """Why the stream is lost: set by a too large prefix, also when `feed` still had whole frames to return."""
+        """Why the stream is lost: set by a too large prefix, also when `feed` still had whole frames to
+        return.
+        """
         return self._fault
 
     def feed(self, data: bytes) -> list[bytes]:
         """Add received bytes; the bodies that are now whole, in order.  PeerFault `frame-too-large`.
 
-        Frames that were whole before a too large prefix are returned; then `fault` is set and the next call raises.
+        Frames that were whole before a too large prefix are returned; then `fault` is set and the next
+        call raises.
         """
         if not self._buffer and self._is_one_frame(data):
             return [data[_PREFIX_BYTES:]]

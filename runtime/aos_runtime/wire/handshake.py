@@ -1,12 +1,13 @@
 """The handshake of a connection, both sides, as values.
 
-Source: daemon-kernel.md 2.2.  One exchange binds the connection to `anonymous`; with a claimed principal the server
-answers with a challenge, and a second frame proves a key of that principal.  Order of checks: protocol version,
-token, challenge.  The other side learns only "authentication failed"; the cause is for the daemon's log.
+Source: daemon-kernel.md 2.2.  One exchange binds the connection to `anonymous`; with a claimed principal
+the server answers with a challenge, and a second frame proves a key of that principal.  Order of checks:
+protocol version, token, challenge.  The other side learns only "authentication failed"; the cause is for
+the daemon's log.
 
-Sans-I/O: frames go in and come out, keys and signing are passed in, deadlines belong to the owner of the socket.
-The client side needs only the standard library; the server loads its signature check when it meets a signature.
-Additive to the published protocol: the first frame may name a `workspace`.
+Sans-I/O: frames go in and come out, keys and signing are passed in, deadlines belong to the owner of the
+socket. The client side needs only the standard library; the server loads its signature check when it
+meets a signature. Additive to the published protocol: the first frame may name a `workspace`.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ _HEX = frozenset("0123456789abcdef")
 class KeyEntry(NamedTuple):
     """One public key of a principal's profile.
 
-    `public_key` is 64 hexadecimal digits of ed25519.  A scoped device may only do what `allow` covers and `deny` does
-    not; `allow` is None for an unscoped one.
+    `public_key` is 64 hexadecimal digits of ed25519.  A scoped device may only do what `allow` covers and
+    `deny` does not; `allow` is None for an unscoped one.
     """
 
     key_id: str
@@ -47,7 +48,9 @@ class KeyEntry(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """Who a connection is.  `verified` is True only after a signature; `client_version` is the peer's own text."""
+    """Who a connection is.  `verified` is True only after a signature; `client_version` is the peer's own
+    text.
+    """
 
     principal: PrincipalName
     device: KeyEntry | None
@@ -91,8 +94,8 @@ def signed_text(principal: str, challenge: str) -> bytes:
 class ServerHandshake:
     """The server's side of one connection.
 
-    `token` is the daemon's session token; `find_keys` gives the keys of an enabled principal that may authenticate
-    with a key pair, else None; `nonce` is 32 fresh random bytes.
+    `token` is the daemon's session token; `find_keys` gives the keys of an enabled principal that may
+    authenticate with a key pair, else None; `nonce` is 32 fresh random bytes.
     """
 
     __slots__ = ("_challenged", "_find_keys", "_nonce", "_server_version", "_token")
@@ -111,7 +114,9 @@ class ServerHandshake:
         self._challenged: tuple[PrincipalName, str | None] | None = None
 
     def receive(self, frame: bytes) -> Reply:
-        """Answer one frame.  PeerFault `handshake-malformed` where it is no handshake: close without a word."""
+        """Answer one frame.  PeerFault `handshake-malformed` where it is no handshake: close without a
+        word.
+        """
         request = _read_object(frame)
         version = request.get("protocol_version")
         client_version = request.get("client_version")
@@ -180,8 +185,8 @@ class ServerHandshake:
 class ClientHandshake:
     """The client's side of one connection.
 
-    With `principal` and `sign` (ed25519 over bytes, 64 bytes back) it authenticates; without, it is anonymous.
-    `workspace` is the absolute path of the folder that `cwd://` means for this connection.
+    With `principal` and `sign` (ed25519 over bytes, 64 bytes back) it authenticates; without, it is
+    anonymous. `workspace` is the absolute path of the folder that `cwd://` means for this connection.
     """
 
     __slots__ = ("_fields", "_principal", "_proved", "_sign")
@@ -232,7 +237,9 @@ class ClientHandshake:
         return ServerHello(server_version, version)
 
     def _prove(self, challenge: object) -> bytes:
-        """Sign only what has the shape of a challenge: a server must not choose other text for us to sign."""
+        """Sign only what has the shape of a challenge: a server must not choose other text for us to
+        sign.
+        """
         shaped = isinstance(challenge, str) and len(challenge) == 64 and _HEX.issuperset(challenge)
         if not shaped or self._principal is None or self._sign is None or self._proved:
             raise _malformed()
@@ -244,7 +251,9 @@ class ClientHandshake:
 
 
 def workspace_problem(workspace: object) -> str | None:
-    """What is wrong with the text of a workspace; whether the folder may serve as one is the server's check."""
+    """What is wrong with the text of a workspace; whether the folder may serve as one is the server's
+    check.
+    """
     if not isinstance(workspace, str) or not workspace.startswith("/") or "\0" in workspace:
         return "workspace must be an absolute path"
     if len(workspace.encode("utf-8", "surrogatepass")) > MAX_WORKSPACE_BYTES:

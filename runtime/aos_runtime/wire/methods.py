@@ -1,7 +1,8 @@
-"""The names of the request API: kernel methods, admin methods and the tools door, with their topics and rights.
+"""The names of the request API: kernel methods, admin methods and the tools door, with their topics and
+rights.
 
-Source: daemon-kernel.md 5.1 and 5.3; the tools door and `ActivateStage` are ours.  Names and numbers only: decoding
-is in `requests`, the caller's side in `client`.  Standard library only.
+Source: daemon-kernel.md 5.1 and 5.3; the tools door and `ActivateStage` are ours.  Names and numbers
+only: decoding is in `requests`, the caller's side in `client`.  Standard library only.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ TOTAL_TIMEOUT_S = 600.0
 class Method(NamedTuple):
     """One request method.
 
-    `own` is the capability for the caller's own principal, `others` the one for somebody else's (None: there is no
-    such form).  `rate_per_minute` is per principal and method, None for no limit.
+    `own` is the capability for the caller's own principal, `others` the one for somebody else's (None:
+    there is no such form).  `rate_per_minute` is per principal and method, None for no limit.
     """
 
     name: str
@@ -99,7 +100,8 @@ ADMIN_METHODS: dict[str, Method] = {
 def reply_topic(topic: str) -> str | None:
     """Where the answer to a request on `topic` goes; None where `topic` is no request topic.
 
-    A kernel reply keeps suffix and correlation; an admin reply has no correlation segment, it echoes `request_id`.
+    A kernel reply keeps suffix and correlation; an admin reply has no correlation segment, it echoes
+    `request_id`.
     """
     if topic.startswith(REQUEST_PREFIX):
         return RESPONSE_PREFIX + topic[len(REQUEST_PREFIX) :]

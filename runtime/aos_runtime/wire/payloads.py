@@ -1,11 +1,13 @@
 """Message payloads: the known tags, and the one rule by which a payload enters the bus.
 
-Source: daemon-kernel.md 3.2, host-abi.md 1.3 and 6.4.  Guests and clients publish bare JSON.  An object whose `type`
-is a known tag and whose fields decode is re-serialised from its typed form, so extra fields vanish; everything else
-is custom JSON and stays byte for byte.  `raw_json` and `custom` are wrappers and are taken off.  Bytes that are not
-strict JSON (invalid UTF-8, NaN, trailing text, nesting that no decoder follows) are no payload at all.
+Source: daemon-kernel.md 3.2, host-abi.md 1.3 and 6.4.  Guests and clients publish bare JSON.  An object
+whose `type` is a known tag and whose fields decode is re-serialised from its typed form, so extra fields
+vanish; everything else is custom JSON and stays byte for byte.  `raw_json` and `custom` are wrappers and
+are taken off.  Bytes that are not strict JSON (invalid UTF-8, NaN, trailing text, nesting that no decoder
+follows) are no payload at all.
 
-Nested shapes that only capsules and models read (LLM messages, form fields, stream events) are carried as they came.
+Nested shapes that only capsules and models read (LLM messages, form fields, stream events) are carried as
+they came.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ TOOL_CANCEL_REQUEST = "tool_cancel_request"
 
 
 class Normalised(Struct, frozen=True, gc=False):
-    """A payload on the bus.  `kind` is its tag, None for custom; `body` is what guests and clients are sent."""
+    """A payload on the bus.  `kind` is its tag, None for custom; `body` is what guests and clients are
+    sent.
+    """
 
     kind: str | None
     body: bytes
@@ -111,7 +115,9 @@ class LlmResponse(_Tagged, frozen=True, gc=False, tag="llm_response"):
 
 
 class ToolRequest(_Tagged, frozen=True, gc=False, tag="tool_execute_request"):
-    """A call of one tool.  `arguments` is any JSON; to send bytes that are JSON already, pass a `msgspec.Raw`."""
+    """A call of one tool.  `arguments` is any JSON; to send bytes that are JSON already, pass a
+    `msgspec.Raw`.
+    """
 
     call_id: str
     tool_name: str
@@ -213,7 +219,8 @@ _NOT_JSON = (msgspec.DecodeError, RecursionError, UnicodeError)
 
 
 def normalise(payload: bytes) -> Normalised | None:
-    """Apply the publish rule of the module docstring to untrusted bytes; None where they are not strict JSON.
+    """Apply the publish rule of the module docstring to untrusted bytes; None where they are not strict
+    JSON.
 
     Measured at 0.5 us for a small tool request.  Size is the caller's check.
     """

@@ -1,8 +1,9 @@
 """Requests to kernel, admin and tools door, decoded; their replies, encoded.
 
-Source: daemon-kernel.md 5.1 to 5.3.  Requests must carry the `raw_json` tag.  A payload without `method` is not for
-us (the topics are shared with capsules) and is left alone; a method that nobody knows, or parameters that do not fit,
-are answered with an `Error` that says so.  This module decides no permission: `required_capabilities` only names them.
+Source: daemon-kernel.md 5.1 to 5.3.  Requests must carry the `raw_json` tag.  A payload without `method`
+is not for us (the topics are shared with capsules) and is left alone; a method that nobody knows, or
+parameters that do not fit, are answered with an `Error` that says so.  This module decides no permission:
+`required_capabilities` only names them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ DEFAULT_CALL_TIMEOUT_S = 60.0
 
 
 class Request(Struct, frozen=True):
-    """A well-formed request.  `params` holds every parameter of the method, absent ones with their default."""
+    """A well-formed request.  `params` holds every parameter of the method, absent ones with their
+    default.
+    """
 
     method: Method
     params: dict[str, Any]
@@ -141,13 +144,15 @@ TOOLS_PARAMS: dict[str, type[_Params]] = {
     "call": _ToolCall,
     "cancel": _ToolCancel,
 }
-"""What each verb of the tools door takes: show `name`; call `name`, `arguments`, `timeout_s`; cancel `corr`."""
+"""What each verb of the tools door takes: show `name`; call `name`, `arguments`, `timeout_s`; cancel
+`corr`.
+"""
 
 
 class _Head(Struct, frozen=True):
     method: Any = None
     params: Raw | None = None
-    request_id: str | None | UnsetType = UNSET
+    request_id: str | UnsetType | None = UNSET
 
 
 _decode_head = msgspec.json.Decoder(_Head).decode
@@ -176,7 +181,8 @@ def decode_tools_request(verb: str, body: bytes, kind: str | None = RAW_JSON) ->
 def required_capabilities(request: Request, caller: str) -> tuple[str, ...]:
     """What `caller` must hold, in the order in which it is checked (daemon-kernel.md 5.1).
 
-    The global form is needed where the request is about another principal; a secret value needs env:write as well.
+    The global form is needed where the request is about another principal; a secret value needs env:write
+    as well.
     """
     method, params = request.method, request.params
     target = params.get("target_principal") or params.get("principal") or caller
@@ -233,7 +239,9 @@ def _read_head(body: bytes) -> _Head | None:
 
 
 def _read_params(shape: type[_Params], raw: Raw | None, name: str) -> dict[str, Any] | BadRequest:
-    """Checked parameters as plain values; a message about what does not fit names the path, never the value."""
+    """Checked parameters as plain values; a message about what does not fit names the path, never the
+    value.
+    """
     try:
         value = msgspec.json.decode(b"{}" if raw is None or bytes(raw) == b"null" else raw, type=shape)
     except msgspec.ValidationError as problem:
