@@ -1,0 +1,183 @@
+"""The manifest of a build: read, checked, and bound to the artifact that is packed with it.
+
+The archive's manifest is the author's file with comments and form kept; only `file` of the component, a `hash`
+that is there already, and a missing `[[component]]` are written (build-install.md 2.8; cases MAN-03, MAN-10).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aos_cli.build.cargo import Crate
+from aos_runtime import HOST_VERSION
+from aos_runtime.capsule.manifest import MANIFEST_FILE, Manifest, check_host_version, parse_manifest
+from aos_runtime.capsule.manifest_sections import RETIRED_SECTIONS
+from aos_runtime.errors import AosError, InvalidInput, Issue
+
+if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
+
+MAX_MANIFEST_BYTES = 4 * 1024 * 1024
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The author's manifest: its bytes and what they mean."""
+
+    data: bytes
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """The manifest that is packed.  `changes` says what was written into it, one sentence each."""
+
+    data: bytes
+    manifest: Manifest
+    changes: tuple[str, ...]
+
+
+def read_source(folder: Path, package: Crate) -> tuple[Source, Issue | None]:
+    """Read `Capsule.toml`, or make the smallest one there can be, with an issue that says so.
+
+    InvalidInput `manifest-*` with all issues; `manifest-symlink` where the file is a link.
+    """
+    path = folder / MANIFEST_FILE
+    if path.is_symlink():
+        raise InvalidInput(
+            "symlink-refused",
+            f"{path} is a symbolic link",
+            hint="put the manifest itself there; nothing is packed through a link",
+            path=str(path),
+        )
+    if not path.is_file():
+        data = _smallest(package)
+        message = f"there is no {MANIFEST_FILE}: one was made, and with it the capsule cannot use the bus"
+        hint = "write one with [publish] and [subscribe] rows; `aos capsule new` shows the form"
+        issue = Issue(message=message, file=MANIFEST_FILE, hint=hint)
+        return Source(data=data, manifest=parse_manifest(data)), issue
+    with path.open("rb") as file:
+        data = file.read(MAX_MANIFEST_BYTES).removeprefix(_BOM)
+    return Source(data=data, manifest=parse_manifest(data)), None
+
+
+def manifest_warnings(manifest: Manifest, package: Crate) -> tuple[tuple[Issue, ...], tuple[Issue, ...]]:
+    """What is doubtful about a manifest: what `--strict` refuses, and what it only notes (retired sections)."""
+    retired = tuple(f"`{section}` " for section in RETIRED_SECTIONS)
+    notes = tuple(issue for issue in manifest.warnings if issue.message.startswith(retired))
+    doubtful = [issue for issue in manifest.warnings if issue not in notes]
+    if manifest.version != package.version:
+        message = f"the version is {manifest.version} here and {package.version} in Cargo.toml"
+        hint = "the capsule is published under the version in Capsule.toml"
+        doubtful.append(Issue(message=message, file=MANIFEST_FILE, hint=hint))
+    try:
+        check_host_version(manifest, HOST_VERSION)
+    except AosError as error:
+        doubtful.append(Issue(message=error.message, file=MANIFEST_FILE, hint=error.hint))
+    return tuple(doubtful), notes
+
+
+def reference_warnings(manifest: Manifest, contracts: str | None) -> tuple[Issue, ...]:
+    """The WIT references that do not resolve against the contracts of the SDK in the graph."""
+    from aos_runtime.capsule.contracts import resolve_wit_reference
+
+    rows = (*manifest.publish, *manifest.subscribe)
+    found = (resolve_wit_reference(row.wit, contracts) for row in rows) if contracts is not None else ()
+    return tuple(dict.fromkeys(issue for issue in found if issue is not None))
+
+
+def named_files(manifest: Manifest, folder: Path) -> tuple[str, ...]:
+    """The files and folders besides the component that the manifest names, as relative paths.
+
+    An `mcp_server` command counts where it is a path inside the project, not where it is a program on PATH.
+    """
+    named = [row.file for row in (*manifest.commands, *manifest.context_files) if row.file]
+    for server in manifest.mcp_servers:
+        command = server.command or ""
+        is_inside = "/" in command or (folder / command).exists()
+        if command and not command.startswith("/") and is_inside:
+            named.append(command)
+    return tuple(dict.fromkeys(name.removeprefix("./") for name in named))
+
+
+def bind_manifest(source: Source, stem: str, component: bytes) -> Bound:
+    """Make the manifest say what is packed: `<stem>.wasm`, and its digest where it gives one.
+
+    InvalidInput `manifest-components` where there is not exactly one component to bind.
+    """
+    file = f"{stem}.wasm"
+    rows = source.manifest.components
+    if len(rows) > 1:
+        raise InvalidInput(
+            "manifest-components",
+            f"{MANIFEST_FILE} has {len(rows)} components, and the project makes one ({file})",
+            hint="keep one [[component]], and build the others as capsules of their own",
+        )
+    if rows and rows[0].file == file and rows[0].hash is None:
+        return Bound(data=source.data, manifest=source.manifest, changes=())
+    data, changes = _rewrite(source, file, component)
+    return Bound(data=data, manifest=parse_manifest(data), changes=tuple(changes))
+
+
+def _rewrite(source: Source, file: str, component: bytes) -> tuple[bytes, list[str]]:
+    import tomlkit
+
+    document = tomlkit.parse(source.data.decode("utf-8"))
+    if not source.manifest.components:
+        _append_component(document, source.manifest.name, file)
+        return tomlkit.dumps(document).encode(), [f"[[component]] was added: file = {file!r}"]
+    row: Any = document["component"][0]  # type: ignore[index]
+    key = "entrypoint" if "entrypoint" in row else "file"
+    changes = []
+    if row[key] != file:
+        changes.append(f"the component's {key} was {row[key]!r}, and is {file!r} as cargo made it")
+        row[key] = file
+    if "hash" in row:
+        digest = _digest_like(str(row["hash"]), component)
+        if row["hash"] != digest:
+            changes.append(f"the component's hash is now {digest}")
+            row["hash"] = digest
+    return tomlkit.dumps(document).encode(), changes
+
+
+def _append_component(document: TOMLDocument, name: str, file: str) -> None:
+    import tomlkit
+
+    row = tomlkit.table()
+    row.update({"id": name, "file": file, "type": "executable"})
+    rows = tomlkit.aot()
+    rows.append(row)
+    document["component"] = rows
+
+
+def _digest_like(text: str, data: bytes) -> str:
+    """The digest of `data` in the algorithm that `text` names (`sha256:` or `blake3:`)."""
+    if text.startswith("sha256:"):
+        return "sha256:" + hashlib.sha256(data).hexdigest()
+    from blake3 import blake3
+
+    return "blake3:" + blake3(data).hexdigest()
+
+
+def _smallest(package: Crate) -> bytes:
+    rows = (f'name = "{package.name}"', f'version = "{package.version}"', 'description = ""')
+    return ("[package]\n" + "\n".join(rows) + "\n").encode()
+
+
+def strict_failure(issues: Iterable[Issue]) -> InvalidInput | None:
+    """The error of `--strict`: every warning at once."""
+    found = tuple(issues)
+    if not found:
+        return None
+    message = found[0].render() if len(found) == 1 else f"--strict refuses {len(found)} warnings"
+    return InvalidInput(
+        "strict-warnings",
+        message,
+        hint=found[0].hint or "correct them, or build without --strict",
+        issues=found,
+    )
