@@ -67,7 +67,7 @@ def measure_build(installation: Installation, folder: Path, runs: int) -> list[f
     other's work.
     """
     project = folder / "bench-build"
-    installation.run("capsule", "new", "bench-build", "--path", str(project), folder=folder)
+    installation.run("capsule", "new", "bench-build", folder=folder)
     aos, cargo = [installation.aos, "capsule", "build"], ["cargo", "build", "--release", "--quiet"]
     plain = _cargo_environ(installation, folder)
     timed_run(aos, environ=installation.environ, folder=project)

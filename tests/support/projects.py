@@ -28,7 +28,7 @@ def build_project(name: str) -> Path:
         project = WORK / "projects" / name
         if not (project / "Capsule.toml").exists():
             shutil.rmtree(project, ignore_errors=True)
-            builder.run("capsule", "new", name, "--path", str(project))
+            builder.run("capsule", "new", name, "--path", str(project.parent))
         _lay_over(SOURCES / name, project)
         builder.run("capsule", "build", folder=project)
         return project / "dist" / f"{name}.capsule"
