@@ -1,0 +1,211 @@
+"""Between clients and bus: what a frame becomes, and which clients an event reaches.
+
+`wire.ingress` and `wire.egress` decide; this carries out.  Requests to the tools door go there and never to
+the bus. Source: daemon-kernel.md 2.4 to 2.7.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from aos_runtime.bus.envelope import Envelope
+from aos_runtime.daemon.connection import Closed
+from aos_runtime.daemon.server import LANE_LIFE_S
+from aos_runtime.daemon.sessions import Session, Sessions
+from aos_runtime.daemon.tools import ToolsDoor
+from aos_runtime.kernel.failures import failure_message
+from aos_runtime.kernel.kernel import Kernel
+from aos_runtime.kernel.lifecycle import Lifecycle
+from aos_runtime.kernel.ports import Submission
+from aos_runtime.wire import requests as wire
+from aos_runtime.wire.egress import CHAT_TOPICS, decide_egress, encode_event, is_for_clients
+from aos_runtime.wire.handshake import Identity
+from aos_runtime.wire.ingress import CHAT_REPLY_TOPIC, Accepted, Refused, decide_ingress
+from aos_runtime.wire.methods import NIL_SOURCE, TOOLS_PREFIX, parse_tools_topic, reply_topic
+from aos_runtime.wire.payloads import AgentResponse
+
+CONNECT_TOPIC = "client.v1.connect"
+DISCONNECT_TOPIC = "client.v1.disconnect"
+LANE_PREFIXES = {"astrid.v1.request.status.": "GetStatus", "astrid.v1.request.shutdown.": "Shutdown"}
+"""All that a reserved lane may ask, each with one correlation segment."""
+
+_encode = msgspec.json.Encoder().encode
+_decode_answer = msgspec.json.Decoder(AgentResponse).decode
+
+
+class Gateway:
+    """Implements `server.Gateway`.
+
+    `sessions` is the server's table.  `check_workspace` says what is wrong with a folder; `workspace` is the
+    default for clients that name none.  `on_leave` hears of each closed session.
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: Kernel,
+        lifecycle: Lifecycle,
+        door: ToolsDoor,
+        workspace: Path | None,
+        check_workspace: Callable[[Path], str | None],
+        note: Callable[[str, str], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self.sessions = Sessions()
+        self.on_leave: Callable[[], None] = lambda: None
+        self._kernel = kernel
+        self._lifecycle = lifecycle
+        self._door = door
+        self._workspace = workspace
+        self._check_workspace = check_workspace
+        self._note = note
+        self._clock = clock
+
+    # clients that come and go
+
+    def admit(self, session: Session, identity: Identity, proceed: Callable[[], None]) -> str | None:
+        workspace = self._workspace
+        if identity.workspace is not None:
+            workspace = Path(identity.workspace)
+            problem = self._check_workspace(workspace)
+            if problem is not None:
+                return problem
+
+        def establish() -> None:
+            session.establish(identity, str(workspace) if workspace is not None else None)
+            proceed()
+            self._announce(session, CONNECT_TOPIC, b'{"type":"connect"}', "connect")
+
+        if not identity.verified or self._lifecycle.is_loaded(identity.principal):
+            establish()
+        else:  # its first connection: the capsules are loaded before it is told that it may speak
+            threading.Thread(
+                target=self._load_then, args=(identity, establish), name="aos-admission", daemon=True
+            ).start()
+        return None
+
+    def gone(self, session: Session) -> None:
+        self._door.disconnect(session.owner)
+        body = b'{"type":"disconnect","reason":"socket closed"}'
+        self._announce(session, DISCONNECT_TOPIC, body, "disconnect")
+        self.on_leave()
+
+    def _load_then(self, identity: Identity, establish: Callable[[], None]) -> None:
+        try:
+            self._lifecycle.load_all(identity.principal)
+        except Exception as error:  # noqa: BLE001 - the top of a thread: the client must not wait for ever
+            self._note(
+                "error", f"capsules of principal {identity.principal}: {type(error).__name__}: {error}"
+            )
+        establish()
+
+    def _announce(self, session: Session, topic: str, body: bytes, kind: str) -> None:
+        if session.cause is not None:
+            self._kernel.publish(topic, body, kind, NIL_SOURCE, session.cause)
+
+    # what clients say
+
+    def frame(self, session: Session, body: bytes) -> None:
+        """PeerFault `message-invalid` where it is no message: the connection closes."""
+        facts, cause = session.facts, session.cause
+        if facts is None or cause is None:
+            return
+        decision = decide_ingress(body, facts)
+        if isinstance(decision, Refused):
+            self._note("warn", f"refused from principal {facts.principal}: {decision.reason}")
+            session.connection.send(decision.frame)
+            if decision.close:
+                session.connection.close_after_flush(Closed.REFUSED)
+        elif session.is_lane and not self._enter_lane(session, decision):
+            session.connection.close(Closed.REFUSED)
+        elif decision.topic.startswith(TOOLS_PREFIX):
+            self._to_door(session, decision, cause)
+        else:
+            self._to_bus(session, decision, cause)
+
+    def _to_door(self, session: Session, decision: Accepted, cause: Envelope) -> None:
+        answer = reply_topic(decision.topic) or ""
+        principal, send = cause.principal, session.connection.send
+
+        def reply(body: bytes) -> None:
+            send(encode_event(answer, body, NIL_SOURCE, principal))
+
+        asked = parse_tools_topic(decision.topic)
+        if asked is None:
+            reply(wire.error("the tools door takes list, show, call and cancel, and one correlation segment"))
+        else:
+            self._door.receive(asked, decision.body, decision.kind, cause, reply)
+
+    def _to_bus(self, session: Session, decision: Accepted, cause: Envelope) -> None:
+        if decision.session is not None:
+            session.set_turn(None if decision.cancels else decision.session)
+        message = msgspec.structs.replace(cause, topic=decision.topic, body=decision.body, kind=decision.kind)
+        submission = self._kernel.submit(message)
+        if submission is not Submission.ACCEPTED:
+            self._report(message, submission)
+        if decision.cancels and decision.session is not None:
+            self._end_turn(session, decision.session)
+
+    def _report(self, message: Envelope, submission: Submission) -> None:
+        """Nobody took it: say so where the message names an id to answer under."""
+        full = submission is Submission.FULL
+        reason = "the queue is full" if full else f"no capsule handles {message.topic}"
+        receipt = failure_message(message, reason)
+        if receipt is not None:
+            self._kernel.publish(receipt.topic, receipt.body, None, NIL_SOURCE, message)
+
+    def _end_turn(self, session: Session, chat: str) -> None:
+        answer = _encode(AgentResponse("Request cancelled.", True, chat))
+        facts = session.facts
+        if facts is not None:
+            frame = encode_event(CHAT_REPLY_TOPIC, answer, NIL_SOURCE, facts.principal, session.owner)
+            session.connection.send(frame)
+
+    def _enter_lane(self, session: Session, decision: Accepted) -> bool:
+        """Whether a reserved lane may send this: one status or shutdown request, no more."""
+        prefix = next((one for one in LANE_PREFIXES if decision.topic.startswith(one)), None)
+        if prefix is None or session.lane_topic is not None or "." in decision.topic[len(prefix) :]:
+            return False
+        request = wire.decode_request(decision.body, decision.kind)
+        if not isinstance(request, wire.Request) or request.method.name != LANE_PREFIXES[prefix]:
+            return False
+        session.lane_topic = reply_topic(decision.topic)
+        session.deadline = self._clock() + LANE_LIFE_S
+        return True
+
+    # what clients hear
+
+    @staticmethod
+    def wants(topic: str) -> bool:
+        """The topics that `hear` takes (a native subscription)."""
+        return is_for_clients(topic)
+
+    def hear(self, envelope: Envelope) -> None:
+        """Send an event to the clients that it is for."""
+        frame: bytes | None = None
+        for session in self.sessions.of(envelope.principal):
+            if session.facts is None or not decide_egress(envelope, session.facts):
+                continue
+            if frame is None:
+                owner = envelope.request_owner if envelope.source_id != NIL_SOURCE else None
+                frame = encode_event(
+                    envelope.topic, envelope.body, envelope.source_id, envelope.principal, owner
+                )
+            session.connection.send(frame)
+            if envelope.topic in CHAT_TOPICS:
+                self._follow_turn(session, envelope)
+            elif envelope.topic == session.lane_topic and envelope.body != wire.working():
+                session.connection.close_after_flush(Closed.REFUSED)
+
+    def _follow_turn(self, session: Session, envelope: Envelope) -> None:
+        if envelope.topic == CHAT_REPLY_TOPIC:
+            try:
+                is_final = _decode_answer(envelope.body).is_final
+            except msgspec.DecodeError:
+                return
+            if is_final:
+                session.set_turn(None)

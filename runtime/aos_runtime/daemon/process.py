@@ -1,0 +1,132 @@
+"""The process around a runtime: descriptors, session, signals, and how it ends.
+
+The main thread only waits for signals: no guest ever runs on it, so a spinning one cannot keep SIGTERM
+from being acted on (CMP-15).  The first signal stops gracefully, with eight seconds until a forced exit;
+a second one ends the process at once.  Source: daemon-kernel.md 1.6.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+
+from aos_runtime.daemon.runtime import Options, Runtime, StuckThreads
+from aos_runtime.errors import AosError, InvalidInput
+from aos_runtime.home import Home
+
+FORCE_EXIT_S = 8.0
+EXIT_FORCED = 1
+EXIT_INTERRUPTED = 130
+ENDING = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+WAKE = signal.SIGUSR1
+"""From a thread of ours to the main thread."""
+
+COLLECT_AFTER = 50_000
+"""Allocations between two runs of the cycle collector: what a call allocates dies without it."""
+
+
+def serve(home: Home, options: Options) -> int:
+    """Run a daemon until it is told to stop; the exit status.  An error of the start is told on stderr."""
+    prepare_descriptors(foreground=options.foreground)
+    os.umask(0o077)
+    if not options.foreground:
+        with contextlib.suppress(PermissionError):  # a session leader already
+            os.setsid()
+        os.chdir("/")
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING | {WAKE})
+    ending = _Ending()
+    runtime = Runtime(home, options, ending.begin)
+    try:
+        runtime.open()
+    except AosError as error:
+        tell_error(error)
+        return 1
+    if not options.foreground:
+        redirect_stderr(home)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER)
+    return ending.wait(runtime.close, runtime.journal.daemon)
+
+
+class _Ending:
+    """Waits on the main thread for the first reason to stop, then for the end of stopping."""
+
+    def __init__(self) -> None:
+        self._main = threading.main_thread().ident
+        self._reason: str | None = None
+        self._finished = False
+        self._status = 0
+
+    def begin(self, reason: str) -> None:
+        """Ask for the end, from any thread."""
+        self._reason = reason
+        self._wake()
+
+    def wait(self, close: Callable[[], None], note: Callable[[str, str], None]) -> int:
+        """Block until the process should exit; its status."""
+        while self._reason is None:
+            number = signal.sigwait(ENDING | {WAKE})
+            if number != WAKE:
+                self._reason = signal.Signals(number).name
+        note("info", f"stopping: {self._reason}")
+        force = threading.Timer(FORCE_EXIT_S, os._exit, (EXIT_FORCED,))
+        force.daemon = True
+        force.start()
+        threading.Thread(target=self._close, args=(close,), name="aos-shutdown", daemon=True).start()
+        while not self._finished:
+            if signal.sigwait(ENDING | {WAKE}) != WAKE:
+                os._exit(EXIT_INTERRUPTED)
+        force.cancel()
+        return self._status
+
+    def _close(self, close: Callable[[], None]) -> None:
+        try:
+            close()
+        except StuckThreads:
+            os._exit(EXIT_FORCED)  # memory under a running thread must not be freed
+        finally:
+            self._finished = True
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._main is not None:
+            signal.pthread_kill(self._main, WAKE)
+
+
+def prepare_descriptors(*, foreground: bool) -> None:
+    """Make descriptors 0 to 2 exist, whatever the parent left, and hold nothing of it but stderr (DMN-10)."""
+    handle = os.open(os.devnull, os.O_RDWR)
+    while handle <= 2:  # one of them was closed
+        handle = os.dup(handle)
+    os.dup2(handle, 0)
+    if not foreground:
+        os.dup2(handle, 1)
+    os.close(handle)
+
+
+def redirect_stderr(home: Home) -> None:
+    """From here on what the interpreter itself says goes to the daemon's log: the parent's stderr is let go."""
+    try:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        handle = os.open(home.daemon_log, flags, 0o600)
+    except OSError:  # a full disk must not end a daemon that serves
+        handle = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    os.dup2(handle, 2)
+    os.close(handle)
+
+
+def tell_error(error: AosError) -> None:
+    """Message, issues and hint on stderr, for the boot log or the terminal."""
+    lines = [f"error: {error.message}"]
+    if isinstance(error, InvalidInput):
+        lines += [f"  {issue.render()}" for issue in error.issues]
+    lines.append(f"hint: {error.hint}")
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write("\n".join(lines) + "\n")
+        sys.stderr.flush()

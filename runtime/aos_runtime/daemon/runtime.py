@@ -1,0 +1,270 @@
+"""One running daemon, put together: made by `Runtime.open`, served until `close`.
+
+The order is that of daemon-kernel.md 1.3: lock, home, keys, engine, state, socket, pid, token, capsules,
+ready file. Nothing here knows of signals or of how the process was started (`process`).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from aos_runtime.config import load_settings
+from aos_runtime.daemon.gateway import Gateway
+from aos_runtime.daemon.journal import LogJournal
+from aos_runtime.daemon.rights import Rights
+from aos_runtime.daemon.server import Server
+from aos_runtime.daemon.tools import ToolsDoor
+from aos_runtime.daemon.workspace import workspace_refusal
+from aos_runtime.home import Home
+from aos_runtime.host import CodeCache, EngineSettings, HostEngine
+from aos_runtime.kernel.activation import Activator
+from aos_runtime.kernel.answers import Process
+from aos_runtime.kernel.boot import ensure_bundled, index_tools, report_view
+from aos_runtime.kernel.changes import Changes
+from aos_runtime.kernel.guest import GuestPort
+from aos_runtime.kernel.handlers import Services, make_handlers
+from aos_runtime.kernel.kernel import Kernel, system_cause
+from aos_runtime.kernel.leader import Leader
+from aos_runtime.kernel.lifecycle import Lifecycle
+from aos_runtime.kernel.loading import Loader
+from aos_runtime.kernel.requests import RequestRouter, is_request
+from aos_runtime.kernel.ticker import Ticker
+from aos_runtime.kernel.views import View
+from aos_runtime.names import DEFAULT_PRINCIPAL, PrincipalName
+from aos_runtime.store.commit import sweep
+from aos_runtime.store.installed import list_names
+from aos_runtime.store.keys import cache_key, load_runtime_seed
+from aos_runtime.store.kv import KvStore
+from aos_runtime.store.logs import LogSink
+from aos_runtime.store.principals import ensure_default
+from aos_runtime.store.run import RunFiles
+from aos_runtime.store.stage import Stage
+from aos_runtime.wire.methods import NIL_SOURCE
+
+EPHEMERAL_GRACE_S = 5.0
+STOP_GENTLY_S = 1.0
+STOP_INTERRUPTED_S = 3.0
+FLUSH_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a daemon was asked to run.  `workspace` is canonical; `user_home` is never a workspace."""
+
+    ephemeral: bool = False
+    foreground: bool = False
+    workspace: Path | None = None
+    user_home: Path | None = None
+
+
+class Runtime:
+    """Everything that one daemon holds.  `request_stop(reason)` is called at most once, from any thread."""
+
+    def __init__(self, home: Home, options: Options, request_stop: Callable[[str], None]) -> None:
+        self._home = home
+        self._options = options
+        self._request_stop = request_stop
+        self._asked_to_stop = threading.Event()
+        self._started = time.monotonic()
+        self._started_at = datetime.now(UTC)
+        self._grace_ends = float("inf")
+        self._resources = ExitStack()
+
+    def open(self) -> None:
+        """Take the lock, put everything together, serve, load, and say that it is ready."""
+        try:
+            self._take_home()
+            self._make_kernel()
+            self._make_server()
+            self._serve()
+            self._load()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Stop serving and free everything, in order.  Guests that do not return are stopped."""
+        if hasattr(self, "server"):
+            self.server.stop_accepting()
+        if hasattr(self, "leader"):
+            self._stop_threads()
+        self._resources.close()
+
+    # opening, step by step
+
+    def _take_home(self) -> None:
+        self.run = RunFiles(self._home)
+        self.run.acquire()
+        self._resources.callback(self.run.clear)
+        settings = load_settings(self._home)
+        sink = LogSink(self._home)
+        self._resources.callback(sink.close)
+        self.journal = LogJournal(sink, settings.log_level, echo=self._options.foreground)
+        self.journal.daemon("info", f"starting, process {os.getpid()}")
+        ensure_default(self._home, now=self._started_at)
+        seed = load_runtime_seed(self._home, create=True)
+        sweep(self._home)
+        self.engine = HostEngine(
+            EngineSettings(
+                memory_bytes=settings.memory_bytes,
+                fuel_per_call=settings.fuel_per_call,
+                call_timeout_s=settings.call_timeout_s,
+            )
+        )
+        self._resources.callback(self.engine.close)
+        self.codes = CodeCache(self.engine, self._home.code_cache, cache_key(seed))
+        self.state = KvStore(self._home.state_db)
+        self._resources.callback(self.state.close)
+
+    def _make_kernel(self) -> None:
+        self.kernel = Kernel(
+            ready=lambda actor: self.leader.ready(actor),
+            before_block=lambda: self.leader.before_block(),
+            journal=self.journal,
+        )
+        loader = Loader(
+            home=self._home,
+            codes=self.codes,
+            state=self.state,
+            bus=self.kernel,
+            journal=self.journal,
+            before_block=self.kernel.before_block,
+        )
+        self.lifecycle = Lifecycle(
+            self.kernel, loader, lambda principal: list_names(self._home, principal), self._on_view
+        )
+        self._resources.callback(self.lifecycle.close)
+        self.activator = Activator(
+            codes=self.codes, state=self.state, journal=self.journal, publish=self._publish_for_stage
+        )
+        self.door = ToolsDoor(self.kernel, self.lifecycle.view)
+        self.kernel.on(self.door.wants, self.door.hear)
+
+    def _make_server(self) -> None:
+        rights = Rights(self._home)
+        self.gateway = Gateway(
+            kernel=self.kernel,
+            lifecycle=self.lifecycle,
+            door=self.door,
+            workspace=self._options.workspace,
+            check_workspace=lambda folder: workspace_refusal(folder, self._home, self._options.user_home),
+            note=self.journal.daemon,
+            clock=time.monotonic,
+        )
+        self.gateway.on_leave = self._check_ephemeral
+        path = self.run.claim_socket_path()
+        self.server = Server(
+            token=self.run.write_token(),
+            find_keys=rights.find_keys,
+            gateway=self.gateway,
+            note=self.journal.daemon,
+        )
+        self._resources.callback(self.server.close)
+        self.gateway.sessions = self.server.sessions
+        self.leader = Leader(self.server, on_fault=self._on_fault)
+        self.ticker = Ticker(self.leader, on_fault=self._on_fault)
+        self._make_requests(rights)
+        self.kernel.on(self.gateway.wants, self.gateway.hear)
+        self.server.listen(path)
+        self.run.write_pid()
+
+    def _make_requests(self, rights: Rights) -> None:
+        changes = Changes(
+            home=self._home, lifecycle=self.lifecycle, activator=self.activator, announce=self._announce
+        )
+        services = Services(
+            lifecycle=self.lifecycle,
+            changes=changes,
+            process=self._process,
+            agents=rights.agents,
+            may_list_agents=rights.may_list_agents,
+            stop=self.ask_to_stop,
+        )
+        self.requests = RequestRouter(
+            bus=self.kernel,
+            profiles=rights,
+            handlers=make_handlers(services),
+            journal=self.journal,
+            ready=self.leader.ready,
+            before_block=self.leader.before_block,
+        )
+        self.kernel.on(is_request, self.requests.receive)
+
+    def _serve(self) -> None:
+        for chore in (self.server.sweep, self.door.sweep, self.requests.sweep, self._sweep):
+            self.ticker.every(chore)
+        self.leader.start()
+        self.ticker.start()
+
+    def _load(self) -> None:
+        ensure_bundled(self._home, DEFAULT_PRINCIPAL, self.activator, self.journal, self._started_at)
+        self.lifecycle.load_all(DEFAULT_PRINCIPAL)
+        self.run.write_ready(self._options.workspace or self._home.root)
+        self._grace_ends = time.monotonic() + EPHEMERAL_GRACE_S
+        took_ms = (time.monotonic() - self._started) * 1000
+        self.journal.daemon("info", f"ready after {took_ms:.0f} ms")
+
+    # while it runs
+
+    def ask_to_stop(self, reason: str) -> None:
+        """Begin the end of the process; only the first reason counts."""
+        if not self._asked_to_stop.is_set():
+            self._asked_to_stop.set()
+            self._request_stop(reason)
+
+    def _on_view(self, view: View) -> None:
+        report_view(view, self.journal)
+        index_tools(self._home, view, self.journal)
+
+    def _on_fault(self, error: Exception) -> None:
+        self.journal.daemon("error", f"internal fault: {type(error).__name__}: {error}")
+
+    def _announce(self, principal: PrincipalName, topic: str, body: bytes) -> None:
+        self.kernel.publish(topic, body, None, NIL_SOURCE, system_cause(principal))
+
+    def _publish_for_stage(self, stage: Stage, source: str, topic: str, payload: bytes) -> str | None:
+        patterns = stage.manifest.publish_patterns
+        return GuestPort(self.kernel, patterns, source, system_cause(stage.principal)).publish(topic, payload)
+
+    def _process(self) -> Process:
+        workspace = self._options.workspace
+        return Process(
+            pid=os.getpid(),
+            started_at=self._started_at.isoformat(),
+            uptime_s=int(time.monotonic() - self._started),
+            workspace=str(workspace) if workspace is not None else None,
+            ephemeral=self._options.ephemeral,
+            clients=self.server.sessions.counts(),
+            trouble=self.journal.trouble,
+        )
+
+    def _sweep(self, now: float) -> None:
+        self._check_ephemeral()
+
+    def _check_ephemeral(self) -> None:
+        """An ephemeral daemon lives while a client holds it, and five seconds after it became ready."""
+        if self._options.ephemeral and time.monotonic() >= self._grace_ends:
+            if not self.server.sessions.everyone():
+                self.ask_to_stop("the last client left")
+
+    # closing
+
+    def _stop_threads(self) -> None:
+        self.ticker.stop()
+        if not self.leader.stop(STOP_GENTLY_S):
+            self.engine.interrupt_all()
+            if not self.leader.stop(STOP_INTERRUPTED_S):
+                raise StuckThreads
+        self.server.flush(time.monotonic() + FLUSH_S)
+        self.journal.daemon("info", "stopped")
+
+
+class StuckThreads(RuntimeError):
+    """A thread would not end: nothing can be freed under it, the process must go."""

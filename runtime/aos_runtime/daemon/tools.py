@@ -1,0 +1,293 @@
+"""The door for tools: `astrid.v1.request.tools.<verb>.<corr>` from a client, outside kernel and bus.
+
+Requests are `{"type": "raw_json", "params": {...}}`; replies come on `astrid.v1.response.tools.<verb>.<corr>`
+in the kernel-request envelope: `{"status": "Working"}` every five seconds, then once `{"status": "Success",
+"data": ...}` or `{"status": "Error", "data": "<sentence>"}`.
+
+| verb | params | data |
+|---|---|---|
+| list | none | `[{name, description, input_schema, mutable, capsule, shadowed: [capsule]}]`, by name |
+| show | `{name}` | one such entry |
+| call | `{name, arguments, timeout_s?}` | `{call_id, content, is_error, capsule, duration_ms}` |
+| cancel | `{corr}`: the last segment of the call's topic | `{cancelled: bool}` |
+
+A handler that traps, denies or was unloaded is a result with `is_error`; what is no tool, a timeout and a
+cancel are an `Error`.  `capsule` is null where no capsule described the tool.  The door knows no socket:
+replies leave through a function that it is given.
+"""
+
+from __future__ import annotations
+
+import difflib
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from aos_runtime.bus.envelope import Envelope
+from aos_runtime.capsule.topics import TOOL_RESULT, tool_topic
+from aos_runtime.kernel.failures import FAILURE_PREFIX
+from aos_runtime.kernel.ports import Submission
+from aos_runtime.kernel.routing import Plan
+from aos_runtime.kernel.views import View
+from aos_runtime.names import PrincipalName
+from aos_runtime.wire import requests as wire
+from aos_runtime.wire.methods import NIL_SOURCE, WORKING_PERIOD_S, ToolsTopic
+from aos_runtime.wire.payloads import (
+    TOOL_CANCEL_REQUEST,
+    TOOL_EXECUTE_REQUEST,
+    decode_tool_result,
+    encode_tool_cancel,
+    encode_tool_request,
+)
+
+EXECUTE_TOPIC = "tool.v1.request.execute"
+CANCEL_TOPIC = "tool.v1.request.cancel"
+MAX_CALLS = 4096
+MAX_CALLS_PER_CLIENT = 256
+NEAREST = 3
+
+Reply = Callable[[bytes], None]
+"""Sends one reply body to the client that asked; a client that is gone is no error."""
+
+
+class Bus(Protocol):
+    """The part of the kernel that the door uses."""
+
+    def submit(self, message: Envelope) -> Submission: ...
+
+    def publish(self, topic: str, body: bytes, kind: str | None, source_id: str, cause: Envelope) -> Plan: ...
+
+    def withdraw(self, message: Envelope) -> None: ...
+
+    def is_handled(self, topic: str, principal: str | None) -> bool: ...
+
+
+class _Outcome(msgspec.Struct, frozen=True, gc=False):
+    call_id: str
+    content: str
+    is_error: bool
+    capsule: str | None
+    duration_ms: float
+
+
+class _Answer(msgspec.Struct, frozen=True, gc=False):
+    status: str
+    data: _Outcome
+
+
+class _Failure(msgspec.Struct, frozen=True, gc=False):
+    reason: str
+
+
+class _Call:
+    """One call in flight.  Whoever pops it from the table answers it: exactly once."""
+
+    __slots__ = (
+        "capsule",
+        "corr",
+        "deadline",
+        "message",
+        "reply",
+        "started",
+        "timeout_s",
+        "tool",
+        "working_at",
+    )
+
+    def __init__(
+        self,
+        message: Envelope,
+        reply: Reply,
+        corr: str,
+        tool: str,
+        capsule: str | None,
+        timeout_s: float,
+        now: float,
+    ) -> None:
+        self.message = message
+        self.reply = reply
+        self.corr = corr
+        self.tool = tool
+        self.capsule = capsule
+        self.timeout_s = timeout_s
+        self.started = now
+        self.deadline = now + timeout_s
+        self.working_at = now + WORKING_PERIOD_S
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_failure = msgspec.json.Decoder(_Failure).decode
+
+
+class ToolsDoor:
+    """Answers list, show, call and cancel.  `view_of` gives what a principal has loaded."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        view_of: Callable[[PrincipalName], View],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._bus = bus
+        self._view_of = view_of
+        self._clock = clock
+        self._calls: dict[str, _Call] = {}
+        self._per_client: dict[str, int] = {}
+
+    # from the client
+
+    def receive(
+        self, asked: ToolsTopic, body: bytes, kind: str | None, cause: Envelope, reply: Reply
+    ) -> None:
+        """Take one request; `cause` carries who asks (its `request_owner` is the connection's)."""
+        params = wire.decode_tools_request(asked.verb, body, kind)
+        if isinstance(params, wire.BadRequest):
+            reply(wire.error(params.text))
+        elif asked.verb == "call":
+            self._call(asked.correlation, params, cause, reply)
+        elif asked.verb == "cancel":
+            cancelled = self._cancel_call(cause.request_owner, params["corr"])
+            reply(wire.ok("Success", {"cancelled": cancelled}))
+        elif asked.verb == "list":
+            reply(wire.ok("Success", [tool.to_json() for tool in self._view(cause).tools.values()]))
+        else:
+            self._show(params["name"], cause, reply)
+
+    def disconnect(self, request_owner: str) -> None:
+        """A client left: nobody waits for its calls any more."""
+        for call_id, call in tuple(self._calls.items()):
+            if call.message.request_owner == request_owner:
+                self._give_up(call_id)
+        self._per_client.pop(request_owner, None)
+
+    # from the bus
+
+    @staticmethod
+    def wants(topic: str) -> bool:
+        """The topics that `hear` takes (a native subscription)."""
+        return topic == TOOL_RESULT or topic.startswith(FAILURE_PREFIX)
+
+    def hear(self, envelope: Envelope) -> None:
+        """A result or a failure receipt came by."""
+        if envelope.topic == TOOL_RESULT:
+            result = decode_tool_result(envelope.body)
+            if result is not None:
+                self._finish(
+                    result.call_id, envelope.principal, result.result.content, result.result.is_error
+                )
+        elif envelope.source_id == NIL_SOURCE:
+            call_id = envelope.topic[len(FAILURE_PREFIX) :]
+            self._finish(call_id, envelope.principal, _decode_failure(envelope.body).reason, True)
+
+    # from the clock
+
+    def sweep(self, now: float) -> None:
+        """A chore: end what timed out, and say `Working` for what has not."""
+        for call_id, call in tuple(self._calls.items()):
+            if now >= call.deadline:
+                if self._give_up(call_id):
+                    call.reply(wire.error(f"tool '{call.tool}' did not answer within {call.timeout_s:g} s"))
+            elif now >= call.working_at:
+                call.working_at = now + WORKING_PERIOD_S
+                call.reply(wire.working())
+
+    @property
+    def calls_in_flight(self) -> int:
+        return len(self._calls)
+
+    def _call(self, corr: str, params: dict[str, Any], cause: Envelope, reply: Reply) -> None:
+        name = params["name"]
+        bound = self._view(cause).tools.get(name)
+        if bound is None and not self._bus.is_handled(tool_topic(name), cause.principal):
+            reply(wire.error(self._unknown(name, cause)))
+            return
+        owner = cause.request_owner or ""
+        in_flight = self._per_client.get(owner, 0)
+        if in_flight >= MAX_CALLS_PER_CLIENT or len(self._calls) >= MAX_CALLS:
+            reply(wire.error(f"too many calls in flight ({in_flight} of this client)"))
+            return
+        call_id = uuid.uuid4().hex
+        message = _message(
+            cause,
+            EXECUTE_TOPIC,
+            encode_tool_request(call_id, name, params["arguments"]),
+            TOOL_EXECUTE_REQUEST,
+        )
+        capsule = None if bound is None else bound.capsule
+        self._calls[call_id] = _Call(message, reply, corr, name, capsule, params["timeout_s"], self._clock())
+        self._per_client[owner] = in_flight + 1
+        problem = _submission_problem(self._bus.submit(message), cause)
+        if problem is not None and self._take(call_id) is not None:
+            reply(wire.error(problem))
+
+    def _show(self, name: str, cause: Envelope, reply: Reply) -> None:
+        bound = self._view(cause).tools.get(name)
+        if bound is None:
+            reply(wire.error(self._unknown(name, cause)))
+        else:
+            reply(wire.ok("Success", bound.to_json()))
+
+    def _finish(self, call_id: str, principal: str | None, content: str, is_error: bool) -> None:
+        """Answer the call with this id, if the answer comes from its own principal's capsules."""
+        call = self._calls.get(call_id)
+        if call is None or call.message.principal != principal or self._take(call_id) is None:
+            return
+        duration_ms = round((self._clock() - call.started) * 1000, 3)
+        call.reply(
+            _encode(_Answer("Success", _Outcome(call_id, content, is_error, call.capsule, duration_ms)))
+        )
+
+    def _cancel_call(self, request_owner: str | None, corr: str) -> bool:
+        for call_id, call in tuple(self._calls.items()):
+            if call.corr == corr and call.message.request_owner == request_owner and self._give_up(call_id):
+                call.reply(wire.error(f"the call of tool '{call.tool}' was cancelled"))
+                return True
+        return False
+
+    def _give_up(self, call_id: str) -> bool:
+        """Forget a call and tell its capsule; False where somebody else answered it meanwhile."""
+        call = self._take(call_id)
+        if call is None:
+            return False
+        self._bus.withdraw(call.message)
+        self._bus.publish(
+            CANCEL_TOPIC, encode_tool_cancel([call_id]), TOOL_CANCEL_REQUEST, NIL_SOURCE, call.message
+        )
+        return True
+
+    def _take(self, call_id: str) -> _Call | None:
+        call = self._calls.pop(call_id, None)
+        if call is not None:
+            owner = call.message.request_owner or ""
+            left = self._per_client.get(owner, 0) - 1
+            if left > 0:
+                self._per_client[owner] = left
+            else:
+                self._per_client.pop(owner, None)
+        return call
+
+    def _view(self, cause: Envelope) -> View:
+        return self._view_of(PrincipalName(cause.principal or ""))
+
+    def _unknown(self, name: str, cause: Envelope) -> str:
+        near = difflib.get_close_matches(name[:200], list(self._view(cause).tools), NEAREST)
+        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        return f"no tool is called {name[:200]!r}{hint}"
+
+
+def _message(cause: Envelope, topic: str, body: bytes, kind: str) -> Envelope:
+    return msgspec.structs.replace(cause, topic=topic, body=body, kind=kind, source_id=NIL_SOURCE)
+
+
+def _submission_problem(submission: Submission, cause: Envelope) -> str | None:
+    match submission:
+        case Submission.ACCEPTED:
+            return None
+        case Submission.FULL:
+            return "the tool router is overloaded; try again later"
+        case _:
+            return f"no router capsule serves principal {cause.principal}; `aos capsule list` shows what is installed"

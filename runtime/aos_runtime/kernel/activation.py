@@ -1,0 +1,115 @@
+"""Activating a staged capsule: compile it once, run its lifecycle hook, report.
+
+The work of a host process, never of the toolchain: the running daemon does it when asked, else the one-shot
+child `python -m aos_runtime.daemon activate`.  It commits nothing: a failure here leaves the version that
+serves as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from aos_runtime.capsule.identity import source_id
+from aos_runtime.errors import Conflict
+from aos_runtime.host import Code, GuestContext, GuestTrap, Instance
+from aos_runtime.kernel.failures import failure_sentence
+from aos_runtime.kernel.kernel import Journal
+from aos_runtime.kernel.ports import State
+from aos_runtime.names import Digest
+from aos_runtime.store.env import read_env, read_secrets, resolve_env
+from aos_runtime.store.origin import Phase
+from aos_runtime.store.stage import Stage
+
+Hook = Literal["astrid-install", "astrid-upgrade"]
+
+HOOKS: dict[Phase, Hook] = {
+    Phase.INSTALL: "astrid-install",
+    Phase.UPGRADE: "astrid-upgrade",
+    Phase.DOWNGRADE: "astrid-upgrade",
+}
+"""A reinstall of the same version runs none (INS-25)."""
+
+
+class Codes(Protocol):
+    """The part of `host.CodeCache` that activation needs."""
+
+    def precompile(self, digest: Digest, wasm: bytes) -> Code: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activation:
+    """What was done: `hook` is `ran` or `skipped`."""
+
+    wasm_hash: str | None
+    phase: str
+    hook: str
+
+    def to_json(self) -> dict[str, object]:
+        return {"wasm_hash": self.wasm_hash, "phase": self.phase, "hook": self.hook}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activator:
+    """Activates stages.
+
+    `publish` is what the hook may say: the bus of a daemon, or nothing in a one-shot.
+    """
+
+    codes: Codes
+    state: State
+    journal: Journal
+    publish: Callable[[Stage, str, str, bytes], str | None]
+
+    def activate(self, stage: Stage) -> Activation:
+        """Compile and run the hook.
+
+        Conflict `lifecycle-hook-failed` where the capsule's own hook says no.
+        """
+        wasm, digest = stage.read_wasm(), stage.wasm_digest
+        if wasm is None or digest is None:
+            return Activation(wasm_hash=None, phase=stage.phase.value, hook="skipped")
+        code = self.codes.precompile(digest, wasm)
+        hook = HOOKS.get(stage.phase)
+        if hook is None or hook not in code.implemented:
+            return Activation(wasm_hash=digest, phase=stage.phase.value, hook="skipped")
+        self._run_hook(stage, code, digest, hook)
+        return Activation(wasm_hash=digest, phase=stage.phase.value, hook="ran")
+
+    def _run_hook(self, stage: Stage, code: Code, digest: Digest, hook: Hook) -> None:
+        instance = Instance(code, self._context(stage, digest))
+        try:
+            instance.lifecycle(hook)
+        except GuestTrap as trap:
+            raise Conflict(
+                "lifecycle-hook-failed",
+                f"the {hook} hook of '{stage.name}' failed: {failure_sentence(trap)}",
+                hint=f"`aos logs {stage.name}` shows what it said; nothing was changed",
+                hook=hook,
+            ) from trap
+        finally:
+            instance.close()
+
+    def _context(self, stage: Stage, digest: Digest) -> GuestContext:
+        principal, name = stage.principal, stage.name
+        source = source_id(name, digest)
+        offered = stage.read_offered_env()
+        stored: dict[str, object] = {**read_env(stage.home, principal, name)}
+        stored.update({str(key): value for key, value in offered.values.items()})
+        secrets: dict[str, str] = {**read_secrets(stage.home, principal, name)}
+        secrets.update({str(key): value for key, value in offered.secrets.items()})
+        for key in offered.removed:
+            stored.pop(key, None)
+            secrets.pop(key, None)
+        values = resolve_env(stage.manifest, stored, secrets).values
+        return GuestContext(
+            capsule=name,
+            principal=principal,
+            source_id=source,
+            capabilities=stage.manifest.capabilities,
+            kv=self.state.space(principal, name),
+            publish=lambda topic, payload: self.publish(stage, source, topic, payload),
+            config=values.get,
+            log=lambda level, message: self.journal.capsule(principal, name, level, message),
+        )

@@ -1,0 +1,212 @@
+"""One capsule of one principal, running: its queue, its live generation, its counts.
+
+An actor outlives its generations: a reload swaps the generation and keeps the queue, so no queued call is
+lost. Exactly one thread at a time runs an actor (the mailbox's busy flag, under the kernel's order lock), so
+an instance is never entered by two.  This module decides nothing about routing; it reports each outcome to
+its `Desk`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+import msgspec
+
+from aos_runtime.bus.chain import Chain
+from aos_runtime.bus.envelope import Envelope
+from aos_runtime.bus.mailbox import Mailbox
+from aos_runtime.errors import AosError
+from aos_runtime.host import GuestContext, GuestTrap, HookResult
+from aos_runtime.kernel.meter import Meter
+from aos_runtime.names import CapsuleName, PrincipalName
+
+LARGE_BYTES = 64 * 1024
+"""A payload over this takes a while: others get the socket before the call, not at the next tick."""
+
+MAX_WAITING = 1024
+"""Client messages that may wait for room in a full queue."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One handler that a message goes to."""
+
+    actor: Actor
+    action: bytes
+    priority: int
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """One message on its way into one handler."""
+
+    envelope: Envelope
+    action: bytes
+    body: bytes
+    is_sole: bool
+    """Nobody else gets the message: if this handler fails, its caller is told."""
+    chain: Chain[Step] | None = None
+    """The sequential chain whose current link this handler is; None in a fan-out."""
+
+
+class GuestInstance(Protocol):
+    """The part of `host.Instance` that an actor needs."""
+
+    @property
+    def dead(self) -> bool: ...
+
+    def hook(self, action: bytes, payload: bytes, *, timeout_s: float | None = None) -> HookResult: ...
+
+    def close(self) -> None: ...
+
+
+class Generation:
+    """One loaded version of a capsule: how to make its instance, and the instance."""
+
+    __slots__ = ("_instance", "context", "open_instance")
+
+    def __init__(self, context: GuestContext, open_instance: Callable[[], GuestInstance]) -> None:
+        self.context = context
+        self.open_instance = open_instance
+        self._instance: GuestInstance | None = None
+
+    def instance(self) -> GuestInstance:
+        """The live instance, made now if there is none.  A dead one is closed and replaced."""
+        instance = self._instance
+        if instance is not None and not instance.dead:
+            return instance
+        self.close()
+        self._instance = instance = self.open_instance()
+        return instance
+
+    def close(self) -> None:
+        """Drop the instance; only while no thread is inside it."""
+        instance, self._instance = self._instance, None
+        if instance is not None:
+            instance.close()
+
+
+class Desk(Protocol):
+    """What an actor reports to: the kernel."""
+
+    @property
+    def order(self) -> AbstractContextManager[bool]:
+        """The one lock over sequence numbers and all mailboxes."""
+        ...
+
+    def before_block(self) -> None: ...
+
+    def handled(self, actor: Actor, delivery: Delivery, result: HookResult) -> None:
+        """The handler returned something else than a plain `continue` outside of a chain."""
+        ...
+
+    def failed(self, actor: Actor, delivery: Delivery, error: GuestTrap | AosError) -> None:
+        """The handler trapped, or its instance could not be made."""
+        ...
+
+
+class Actor:
+    """Runnable by `kernel.leader`.  All methods marked (order) are called with the desk's order lock held."""
+
+    __slots__ = (
+        "_delivery",
+        "_desk",
+        "_retired",
+        "generation",
+        "mailbox",
+        "meter",
+        "name",
+        "principal",
+        "waiting",
+    )
+
+    def __init__(
+        self, name: CapsuleName, principal: PrincipalName, generation: Generation, desk: Desk
+    ) -> None:
+        self.name = name
+        self.principal = principal
+        self.generation = generation
+        self.meter = Meter()
+        self.mailbox: Mailbox[Delivery] = Mailbox()
+        self.waiting: deque[Delivery] = deque()
+        """Client messages that wait for room; a guest's message is dropped instead."""
+        self._desk = desk
+        self._retired: list[Generation] = []
+        self._delivery: Delivery | None = None
+
+    @property
+    def depth(self) -> int:
+        """Messages that wait: queued, and those of clients that wait for room in the queue."""
+        return len(self.mailbox) + len(self.waiting)
+
+    def swap(self, generation: Generation) -> Generation | None:
+        """(order) Serve from `generation` from the next message on.
+
+        Returns the old one if it can be closed now.
+        """
+        if generation is self.generation:
+            return None
+        old, self.generation = self.generation, generation
+        return self._retire(old)
+
+    def retire(self) -> Generation | None:
+        """(order) Serve no more.  Returns the generation if it can be closed now."""
+        return self._retire(self.generation)
+
+    def _retire(self, generation: Generation) -> Generation | None:
+        """Close it now, or, while a thread may be inside it, when that thread is between two calls."""
+        if self.mailbox.busy:
+            self._retired.append(generation)
+            return None
+        return generation
+
+    def close(self) -> tuple[Delivery, ...]:
+        """(order) Take no more; returns what nobody will run: the capsule is going away."""
+        left = (*self.mailbox.close(), *self.waiting)
+        self.waiting.clear()
+        return left
+
+    def run_one(self) -> bool:
+        with self._desk.order:
+            delivery = self.mailbox.take()
+            if self.waiting and self.mailbox.has_room():
+                self.mailbox.offer(self.waiting.popleft())
+            retired = self._retired
+            if retired:
+                self._retired = []
+        for generation in retired:  # no thread is inside: this one is between two calls
+            generation.close()
+        if delivery is None:
+            return False
+        self._invoke(delivery)
+        return True
+
+    def recover(self, error: Exception) -> bool:
+        """A bug of ours broke the call in hand: fail that call, drop the instance, go on with the next."""
+        delivery, self._delivery = self._delivery, None
+        self.generation.close()
+        if delivery is not None:
+            self.meter.errors += 1
+            self._desk.failed(
+                self, delivery, AosError("kernel-fault", "internal fault", hint="see the daemon log")
+            )
+        return True
+
+    def _invoke(self, delivery: Delivery) -> None:
+        if len(delivery.body) > LARGE_BYTES:
+            self._desk.before_block()
+        self._delivery = delivery
+        self.meter.calls += 1
+        generation = self.generation
+        try:
+            instance = generation.instance()
+            generation.context.current = delivery.envelope
+            result = instance.hook(delivery.action, delivery.body)
+        except (GuestTrap, AosError) as error:
+            self.meter.errors += 1
+            self._desk.failed(self, delivery, error)
+        else:
+            if delivery.chain is not None or result.action != "continue":
+                self._desk.handled(self, delivery, result)
+        self._delivery = None

@@ -1,0 +1,87 @@
+"""Making a home ready to serve: the bundled capsules in place, the capsules of `default` loaded, and what
+was found written to the log.
+
+One broken capsule never stops a boot (DMN-19).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from aos_runtime.errors import AosError
+from aos_runtime.home import Home
+from aos_runtime.kernel.activation import Activator
+from aos_runtime.kernel.kernel import Journal
+from aos_runtime.kernel.views import View
+from aos_runtime.names import PrincipalName
+from aos_runtime.store.bundled import BundledCapsule, due_bundled, read_catalogue
+from aos_runtime.store.commit import Approval, commit
+from aos_runtime.store.names_index import read_tools, record_tools
+from aos_runtime.store.receipts import ApprovalSource
+from aos_runtime.store.stage import Expected, stage_source
+
+
+def ensure_bundled(
+    home: Home, principal: PrincipalName, activator: Activator, journal: Journal, now: datetime
+) -> tuple[str, ...]:
+    """Install the bundled capsules that are due: absent and never removed by the operator, or newer than what is
+    there.  What fails is logged.  The names installed.
+    """
+    try:
+        catalogue = read_catalogue()
+        due = due_bundled(home, principal, catalogue)
+    except AosError as error:
+        journal.daemon("error", f"bundled capsules: {error.message}")
+        return ()
+    return tuple(_install(home, principal, due, catalogue, activator, journal, now))
+
+
+def _install(
+    home: Home,
+    principal: PrincipalName,
+    due: Iterable[BundledCapsule],
+    catalogue: tuple[BundledCapsule, ...],
+    activator: Activator,
+    journal: Journal,
+    now: datetime,
+) -> Iterable[str]:
+    for row in due:
+        expected = Expected(name=row.name, version=row.version, content_digest=row.content_digest)
+        try:
+            with stage_source(
+                home, principal, row.path, now=now, expected=expected, catalogue=catalogue
+            ) as stage:
+                activator.activate(stage)
+                commit(stage, approval=Approval(source=ApprovalSource.BUNDLED), source_text=None)
+        except AosError as error:
+            journal.daemon("error", f"bundled capsule {row.name} {row.version}: {error.message}")
+            continue
+        journal.daemon("info", f"installed the bundled capsule {row.name} {row.version} for {principal}")
+        yield row.name
+
+
+def report_view(view: View, journal: Journal) -> None:
+    """Say in the log what is loaded, what is not and why, and what is odd about it."""
+    journal.daemon("info", f"principal {view.principal} has {len(view.residents)} capsules ready")
+    for unready in view.unready.values():
+        journal.daemon(
+            "warn", f"capsule {unready.name} of {view.principal} is {unready.state}: {unready.reason}"
+        )
+    for resident in view.residents.values():
+        for warning in resident.loaded.warnings:
+            journal.daemon("warn", f"capsule {resident.name}: {warning}")
+    for shadowed in view.surfaces.shadowed:
+        journal.daemon("warn", f"capsule {shadowed.loser}: {shadowed.topic} is shadowed by {shadowed.winner}")
+
+
+def index_tools(home: Home, view: View, journal: Journal) -> None:
+    """Record the tool names for shell completion, where they changed."""
+    tools = {name: [tool.name for tool in resident.tools] for name, resident in view.residents.items()}
+    known = {name: list(names) for name, names in read_tools(home, view.principal).items()}
+    if {name: sorted(names) for name, names in tools.items()} == known:
+        return
+    try:
+        record_tools(home, view.principal, tools)
+    except AosError as error:
+        journal.daemon("warn", f"tool names were not recorded: {error.message}")

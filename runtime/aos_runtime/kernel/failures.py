@@ -1,0 +1,82 @@
+"""What is said when a handler does not answer: the words, and the receipt that carries them to who waits.
+
+Source: daemon-kernel.md 3.3 (request failure receipts) and 7 (texts).  No guest text enters a sentence here
+but the reason that a guest gave when it denied, and that is bounded.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from aos_runtime.bus.envelope import Envelope
+from aos_runtime.capsule.topics import topic_problem, user_invocable
+from aos_runtime.errors import AosError
+from aos_runtime.host import GuestTrap, TrapReason
+from aos_runtime.wire.payloads import decode_tool_request, decode_tool_result
+
+FAILURE_PREFIX = "astrid.v1.response.failure."
+"""Reserved for the kernel; the next segment is the id of the request that failed."""
+
+MAX_ID_BYTES = 128
+
+
+class FailureMessage(NamedTuple):
+    """A receipt, ready to be published."""
+
+    topic: str
+    body: bytes
+
+
+class _Request(msgspec.Struct):
+    req_id: str | None = None
+
+
+_decode_request = msgspec.json.Decoder(_Request).decode
+
+
+def failure_sentence(error: GuestTrap | AosError) -> str:
+    """Why a handler failed, in the words of the published runtime where it has them."""
+    if isinstance(error, AosError):
+        return error.message
+    match error.reason:
+        case TrapReason.FUEL:
+            return "interceptor exhausted its fuel budget"
+        case TrapReason.DEADLINE:
+            return "interceptor exceeded its execution deadline"
+        case _:
+            return f"interceptor execution failed: {error.message}"
+
+
+def failure_detail(error: GuestTrap | AosError) -> str:
+    """The same, with everything that the engine said: for the log."""
+    sentence = failure_sentence(error)
+    detail = error.detail if isinstance(error, GuestTrap) else error.message
+    return sentence if detail in sentence else f"{sentence}: {detail}"
+
+
+def failure_message(envelope: Envelope, reason: str) -> FailureMessage | None:
+    """The receipt for a request that got no answer; None where nobody could wait for one."""
+    request_id = _request_id(envelope)
+    if request_id is None or "." in request_id or len(request_id) > MAX_ID_BYTES:
+        return None
+    topic = FAILURE_PREFIX + request_id
+    if topic_problem(topic) is not None:
+        return None
+    return FailureMessage(topic, msgspec.json.encode({"req_id": request_id, "reason": reason}))
+
+
+def _request_id(envelope: Envelope) -> str | None:
+    if envelope.kind == "tool_execute_request":
+        request = decode_tool_request(envelope.body)
+        return None if request is None else request.call_id
+    if envelope.kind == "tool_execute_result":
+        result = decode_tool_result(envelope.body)
+        return None if result is None else result.call_id
+    if user_invocable(envelope.topic) is None:
+        return None
+    try:
+        return _decode_request(envelope.body).req_id
+    except msgspec.DecodeError:
+        return None

@@ -1,0 +1,247 @@
+"""The kernel: one sequence, one order lock, and the way of every message from publish to its handlers.
+
+It stamps an envelope, asks `Routing` where it goes, queues it, and carries out what `bus.chain` decides about
+a hook's result.  It never looks inside a payload but for the id under which a failure is reported, and never
+waits.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from typing import Protocol
+
+from aos_runtime.bus.chain import Chain, Outcome, Verdict, returned, trapped
+from aos_runtime.bus.envelope import Envelope
+from aos_runtime.bus.mailbox import Offer
+from aos_runtime.bus.routes import RouteTable
+from aos_runtime.errors import AosError
+from aos_runtime.host import GuestTrap, HookResult
+from aos_runtime.kernel.actor import MAX_WAITING, Actor, Delivery, Step
+from aos_runtime.kernel.failures import failure_detail, failure_message
+from aos_runtime.kernel.ports import Submission
+from aos_runtime.kernel.routing import Native, Plan, Routing
+from aos_runtime.names import CapsuleName, PrincipalName
+from aos_runtime.wire.methods import NIL_SOURCE
+
+MAX_REASON_CHARS = 500
+
+DROP_WARNING_S = 1.0
+"""At most one warning per capsule in this time while its queue is full."""
+
+
+class Journal(Protocol):
+    """Where the kernel and its capsules write lines."""
+
+    def daemon(self, level: str, message: str) -> None: ...
+
+    def capsule(self, principal: PrincipalName, capsule: CapsuleName, level: str, message: str) -> None: ...
+
+
+def system_cause(principal: str | None, request_owner: str | None = None) -> Envelope:
+    """What a message that the daemon itself starts inherits."""
+    return Envelope(
+        seq=0,
+        topic="",
+        body=b"",
+        kind=None,
+        source_id=NIL_SOURCE,
+        principal=principal,
+        device_key_id=None,
+        request_owner=request_owner,
+        origin="system",
+        workspace=None,
+        timestamp_ms=0,
+    )
+
+
+class Kernel:
+    """Implements `actor.Desk` and `ports.Ingress`."""
+
+    def __init__(
+        self,
+        *,
+        ready: Callable[[Actor], None],
+        before_block: Callable[[], None],
+        journal: Journal,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.order = threading.Lock()
+        self.boot_id = uuid.uuid4().hex
+        """With `seq` it makes the id of an event, unique over restarts."""
+        self.before_block = before_block
+        self.journal = journal
+        self._ready = ready
+        self._clock = clock
+        self._seq = 0
+        self._natives: tuple[Native, ...] = ()
+        self._table = RouteTable((), {})
+        self._actors: dict[tuple[PrincipalName, CapsuleName], Actor] = {}
+        self._routing = Routing(self._table, {})
+        self._warned: dict[tuple[PrincipalName, CapsuleName], float] = {}
+
+    # what is loaded
+
+    def on(self, wants: Callable[[str], bool], receive: Callable[[Envelope], None]) -> None:
+        """Add a native subscriber."""
+        self._natives = (*self._natives, Native(wants=wants, receive=receive))
+        with self.order:
+            self._routing = Routing(self._table, self._actors, self._natives)
+
+    def install_routes(
+        self, table: RouteTable, actors: dict[tuple[PrincipalName, CapsuleName], Actor]
+    ) -> None:
+        """(order held by the caller) Replace all routes at once."""
+        self._table, self._actors = table, actors
+        self._routing = Routing(table, actors, self._natives)
+
+    def is_handled(self, topic: str, principal: str | None) -> bool:
+        """Whether a ready capsule of `principal` handles `topic`."""
+        with self.order:
+            return bool(self._routing.plan(topic, principal).steps)
+
+    # publishing
+
+    def publish(self, topic: str, body: bytes, kind: str | None, source_id: str, cause: Envelope) -> Plan:
+        """Stamp and deliver one message that inherits who it is from `cause`; returns where it went.
+
+        A full queue drops the message for that handler, with a warning and a counter (seed).
+        """
+        dropped: list[tuple[Delivery, Actor]] = []
+        with self.order:
+            envelope, plan = self._stamp(topic, body, kind, source_id, cause)
+            for delivery, actor in self._deliveries(envelope, plan):
+                if not self._offer(actor, delivery):
+                    dropped.append((delivery, actor))
+        for receive in plan.natives:
+            receive(envelope)
+        for delivery, actor in dropped:
+            self._report_drop(actor, delivery)
+        return plan
+
+    def submit(self, message: Envelope) -> Submission:
+        """Publish for a client:
+
+        what finds a full queue waits for room in it (`Submission.FULL` beyond the bound).
+        """
+        with self.order:
+            envelope, plan = self._stamp(
+                message.topic, message.body, message.kind, message.source_id, message
+            )
+            pairs = self._deliveries(envelope, plan)
+            if any(len(actor.waiting) >= MAX_WAITING for _, actor in pairs):
+                return Submission.FULL
+            for delivery, actor in pairs:
+                if actor.waiting or not actor.mailbox.has_room():
+                    actor.waiting.append(delivery)
+                else:
+                    self._offer(actor, delivery)
+        for receive in plan.natives:
+            receive(envelope)
+        return Submission.ACCEPTED if plan.steps or plan.natives else Submission.UNAVAILABLE
+
+    def withdraw(self, message: Envelope) -> None:
+        """Forget a submitted message that still waits for room: its caller has given up."""
+        with self.order:
+            for actor in self._actors.values():
+                left = [delivery for delivery in actor.waiting if delivery.body is not message.body]
+                if len(left) < len(actor.waiting):
+                    actor.waiting.clear()
+                    actor.waiting.extend(left)
+
+    def _stamp(
+        self, topic: str, body: bytes, kind: str | None, source_id: str, cause: Envelope
+    ) -> tuple[Envelope, Plan]:
+        self._seq = seq = self._seq + 1
+        envelope = Envelope(
+            seq=seq,
+            topic=topic,
+            body=body,
+            kind=kind,
+            source_id=source_id,
+            principal=cause.principal,
+            device_key_id=cause.device_key_id,
+            request_owner=cause.request_owner,
+            origin=cause.origin,
+            workspace=cause.workspace,
+            timestamp_ms=time.time_ns() // 1_000_000,
+        )
+        return envelope, self._routing.plan(topic, cause.principal)
+
+    @staticmethod
+    def _deliveries(envelope: Envelope, plan: Plan) -> list[tuple[Delivery, Actor]]:
+        steps, body = plan.steps, envelope.body
+        if plan.is_chain:
+            return [(Delivery(envelope, steps[0].action, body, False, Chain(steps, body)), steps[0].actor)]
+        is_sole = len(steps) == 1
+        return [(Delivery(envelope, step.action, body, is_sole), step.actor) for step in steps]
+
+    def _offer(self, actor: Actor, delivery: Delivery) -> bool:
+        """(order) Queue; False when there is no room."""
+        offer = actor.mailbox.offer(delivery)
+        if offer is Offer.WOKE:
+            self._ready(actor)
+        return offer is Offer.WOKE or offer is Offer.QUEUED
+
+    # outcomes (Desk)
+
+    def handled(self, actor: Actor, delivery: Delivery, result: HookResult) -> None:
+        outcome = returned(result.action, result.data)
+        if outcome.verdict is Verdict.DENY:
+            actor.meter.denied += 1
+            self._note(actor, "warn", delivery, f"denied: {outcome.reason[:MAX_REASON_CHARS]}")
+        self._settle(actor, delivery, outcome)
+
+    def failed(self, actor: Actor, delivery: Delivery, error: GuestTrap | AosError) -> None:
+        self._note(actor, "error", delivery, failure_detail(error))
+        reason = "trap" if isinstance(error, AosError) else error.reason.value
+        self._settle(actor, delivery, trapped(reason, error.message))
+
+    def abandon(self, actor: Actor, delivery: Delivery) -> None:
+        """A message that waited for a capsule which is gone."""
+        self._answer_failure(delivery, f"capsule '{actor.name}' was unloaded")
+
+    def _settle(self, actor: Actor, delivery: Delivery, outcome: Outcome) -> None:
+        """Go on along the chain, or tell who waits that there will be no answer."""
+        chain = delivery.chain
+        if chain is not None:
+            chain.advance(outcome)
+            if chain.link is not None:
+                self._deliver_link(delivery.envelope, chain, chain.link)
+        denied = outcome.reason if chain is None else chain.denied
+        if denied:
+            self._answer_failure(
+                delivery, f"capsule '{actor.name}' gave no answer: {denied[:MAX_REASON_CHARS]}"
+            )
+
+    def _deliver_link(self, envelope: Envelope, chain: Chain[Step], step: Step) -> None:
+        """Hand a chained message to its next handler.  A full queue ends the chain: it may hold a gate."""
+        delivery = Delivery(envelope, step.action, chain.payload, False, chain)
+        with self.order:
+            accepted = self._offer(step.actor, delivery)
+        if not accepted:
+            self._report_drop(step.actor, delivery)
+
+    def _report_drop(self, actor: Actor, delivery: Delivery) -> None:
+        self._answer_failure(delivery, f"the queue of capsule '{actor.name}' is full")
+        now = self._clock()
+        if now - self._warned.get((actor.principal, actor.name), -DROP_WARNING_S) >= DROP_WARNING_S:
+            self._warned[actor.principal, actor.name] = now
+            total = actor.mailbox.drops
+            self.journal.daemon(
+                "warn",
+                f"queue of capsule '{actor.name}' is full: dropped {delivery.envelope.topic} ({total} so far)",
+            )
+
+    def _answer_failure(self, delivery: Delivery, reason: str) -> None:
+        """Tell whoever waits for an answer to this message that none will come (daemon-kernel.md 3.3)."""
+        if not delivery.is_sole and delivery.chain is None:
+            return
+        message = failure_message(delivery.envelope, reason)
+        if message is not None:
+            self.publish(message.topic, message.body, None, NIL_SOURCE, delivery.envelope)
+
+    def _note(self, actor: Actor, level: str, delivery: Delivery, text: str) -> None:
+        self.journal.capsule(actor.principal, actor.name, level, f"{delivery.envelope.topic}: {text}")

@@ -1,0 +1,179 @@
+"""One installed capsule made ready to serve, or the reason why it cannot.
+
+Order: read and compare with what was approved (`store`), host version, manifest hash, code, run loop, env,
+instance, describe probe.  Nothing here is published to the bus and nothing else is touched, so a failed load
+leaves the generation that serves as it is (DMN-19: one broken capsule never stops the others).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from blake3 import blake3
+
+from aos_runtime import HOST_VERSION
+from aos_runtime.capsule.identity import source_id
+from aos_runtime.capsule.manifest import Manifest, check_host_version
+from aos_runtime.errors import AosError, Corrupt, Unavailable
+from aos_runtime.home import Home
+from aos_runtime.host import Code, GuestContext, GuestTrap, Instance
+from aos_runtime.kernel.actor import Generation
+from aos_runtime.kernel.failures import failure_sentence
+from aos_runtime.kernel.guest import Bus, GuestPort
+from aos_runtime.kernel.kernel import Journal, system_cause
+from aos_runtime.kernel.ports import State
+from aos_runtime.kernel.probe import Tool, describe, unrouted
+from aos_runtime.names import CapsuleName, Digest, PrincipalName
+from aos_runtime.store.env import read_env, read_secrets, resolve_env
+from aos_runtime.store.installed import Installed, load_installed
+
+RUN_LOOP_REASON = "it has a run loop, and this version of aos hosts no run loops yet"
+
+
+class CodeSource(Protocol):
+    """The part of `host.CodeCache` that loading needs."""
+
+    def load(self, digest: Digest, wasm: Callable[[], bytes]) -> Code: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A capsule that can serve.  `tools` is None where it could not be asked."""
+
+    installed: Installed
+    source_id: str
+    generation: Generation
+    tools: tuple[Tool, ...] | None
+    warnings: tuple[str, ...]
+
+    @property
+    def manifest(self) -> Manifest:
+        return self.installed.manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unready:
+    """A capsule that is installed and does not serve.  `state` is `failed` or `needs-config`."""
+
+    name: str
+    version: str | None
+    state: str
+    reason: str
+    missing: tuple[str, ...] = field(default=())
+    """The env keys without a value."""
+
+
+class Loader:
+    """Makes generations; one per daemon."""
+
+    def __init__(
+        self,
+        *,
+        home: Home,
+        codes: CodeSource,
+        state: State,
+        bus: Bus,
+        journal: Journal,
+        before_block: Callable[[], None],
+    ) -> None:
+        self._home = home
+        self._codes = codes
+        self._state = state
+        self._bus = bus
+        self._journal = journal
+        self._before_block = before_block
+
+    def load(self, principal: PrincipalName, name: CapsuleName) -> Loaded | Unready:
+        """Load one capsule.  NotFound where it is not installed; every other failure is an `Unready`."""
+        installed = None
+        try:
+            installed, wasm = load_installed(self._home, principal, name)
+            return self._prepare(installed, wasm)
+        except AosError as error:
+            if error.code == "capsule-not-installed":
+                raise
+            version = installed.version if installed is not None else None
+            return Unready(name=name, version=version, state="failed", reason=error.message)
+        except GuestTrap as trap:
+            return Unready(name=name, version=None, state="failed", reason=failure_sentence(trap))
+
+    def _prepare(self, installed: Installed, wasm: bytes | None) -> Loaded | Unready:
+        manifest = installed.manifest
+        check_host_version(manifest, HOST_VERSION)
+        digest = installed.receipt.wasm_digest
+        if wasm is None or digest is None:
+            raise Unavailable(
+                "capsule-without-component",
+                "it has no component, and this version of aos hosts nothing else yet",
+                hint="capsules of MCP servers or context files only come later",
+            )
+        check_component_hash(manifest, wasm)
+        code = self._codes.load(digest, lambda: wasm)
+        if "run" in code.implemented:
+            raise Unavailable("capsule-run-loop", RUN_LOOP_REASON, hint="see docs/differences.md")
+        resolved = resolve_env(
+            manifest,
+            read_env(self._home, installed.principal, installed.name),
+            read_secrets(self._home, installed.principal, installed.name),
+        )
+        if resolved.missing:
+            return _needs_config(installed, tuple(row.key for row in resolved.missing))
+        return self._open(installed, code, digest, resolved.values)
+
+    def _open(self, installed: Installed, code: Code, digest: Digest, values: Mapping[str, str]) -> Loaded:
+        manifest, principal, name = installed.manifest, installed.principal, installed.name
+        source = source_id(name, digest)
+        port = GuestPort(self._bus, manifest.publish_patterns, source, system_cause(principal))
+        context = GuestContext(
+            capsule=name,
+            principal=principal,
+            source_id=source,
+            capabilities=installed.receipt.capabilities,
+            kv=self._state.space(principal, name),
+            publish=port.publish,
+            config=values.get,
+            log=lambda level, message: self._journal.capsule(principal, name, level, message),
+            before_block=self._before_block,
+        )
+        port.bind(context)
+        generation = Generation(context, lambda: Instance(code, context))
+        described = describe(generation, port)
+        handled = (row.topic for row in manifest.handlers)
+        return Loaded(
+            installed=installed,
+            source_id=source,
+            generation=generation,
+            tools=described.tools,
+            warnings=(*described.warnings, *unrouted(described.tools or (), handled)),
+        )
+
+
+def check_component_hash(manifest: Manifest, wasm: bytes) -> None:
+    """Compare the `hash` of the manifest's component, where it has one, with the binary.
+
+    Corrupt otherwise.
+    """
+    component = manifest.component
+    if component is None or component.hash is None:
+        return
+    algorithm, _, expected = component.hash.partition(":")
+    actual = (hashlib.sha256(wasm) if algorithm == "sha256" else blake3(wasm)).hexdigest()
+    if actual != expected.lower():
+        raise Corrupt(
+            "component-hash",
+            f"its manifest promises {algorithm} {expected[:16]}… for the component, which has {actual[:16]}…",
+            hint="build the capsule again with `aos capsule build`, which corrects the hash",
+        )
+
+
+def _needs_config(installed: Installed, keys: tuple[str, ...]) -> Unready:
+    return Unready(
+        name=installed.name,
+        version=installed.version,
+        state="needs-config",
+        reason=f"capsule '{installed.name}' is not configured ({', '.join(keys)})",
+        missing=keys,
+    )

@@ -1,0 +1,86 @@
+"""Where a message goes, computed once per (topic, principal) and kept in a bounded table.
+
+A `Routing` is replaced whole when what is loaded changes; messages in flight keep the actors they were queued
+for. It holds the decisions of `bus` and `policy` beside the live actors they speak of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from aos_runtime.bus.envelope import Envelope
+from aos_runtime.bus.routes import Handler, RouteTable
+from aos_runtime.capsule.topics import user_invocable
+from aos_runtime.kernel.actor import Actor, Step
+from aos_runtime.names import CapsuleName, PrincipalName
+
+MAX_PLANS = 4096
+"""Topics are made by guests: the table must stay bounded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Native:
+    """A subscriber inside the daemon.  `wants` is asked once per topic; `receive` must not block or raise."""
+
+    wants: Callable[[str], bool]
+    receive: Callable[[Envelope], None]
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What happens to a message on one topic for one principal."""
+
+    steps: tuple[Step, ...]
+    is_chain: bool
+    """True: one after another in this order; False: each on its own."""
+    natives: tuple[Callable[[Envelope], None], ...]
+    is_invocable: bool
+    """A user-invocable surface: what nobody handles is an error there, and failures are answered."""
+
+
+class Routing:
+    """All routes of one moment."""
+
+    __slots__ = ("_actors", "_natives", "_plans", "_table")
+
+    def __init__(
+        self,
+        table: RouteTable,
+        actors: Mapping[tuple[PrincipalName, CapsuleName], Actor],
+        natives: Iterable[Native] = (),
+    ) -> None:
+        self._table = table
+        self._actors = dict(actors)
+        self._natives = tuple(natives)
+        self._plans: dict[tuple[str, str | None], Plan] = {}
+
+    def plan(self, topic: str, principal: str | None) -> Plan:
+        """The plan for `topic`; the common case is one dictionary lookup."""
+        found = self._plans.get((topic, principal))
+        return found if found is not None else self._remember(topic, principal)
+
+    def _remember(self, topic: str, principal: str | None) -> Plan:
+        steps = tuple(self._steps(topic, principal))
+        plan = Plan(
+            steps=steps,
+            is_chain=len({step.priority for step in steps}) > 1,
+            natives=tuple(native.receive for native in self._natives if native.wants(topic)),
+            is_invocable=user_invocable(topic) is not None,
+        )
+        if len(self._plans) >= MAX_PLANS:
+            self._plans.clear()
+        self._plans[topic, principal] = plan
+        return plan
+
+    def _steps(self, topic: str, principal: str | None) -> Iterable[Step]:
+        for handler in self._handlers(topic, principal):
+            actor = self._actors.get((handler.principal, handler.capsule))
+            if actor is not None:
+                yield Step(actor=actor, action=handler.action.encode(), priority=handler.priority)
+
+    def _handlers(self, topic: str, principal: str | None) -> tuple[Handler, ...]:
+        if principal is None:
+            return ()  # no capsule serves everybody yet: an unstamped message reaches native subscribers only
+        return self._table.targets(topic, PrincipalName(principal))
