@@ -46,13 +46,14 @@ from aos_runtime.store.installed import (
     read_pointer,
 )
 from aos_runtime.store.kv import KvStore
+from aos_runtime.store.layout import open_home
 from aos_runtime.store.metadata import META_FILE, Meta, render_meta, render_time
 from aos_runtime.store.names_index import rebuild
 from aos_runtime.store.origin import Provenances, all_requests
 from aos_runtime.store.receipts import ApprovalSource, Receipt, write_receipt
 from aos_runtime.store.secrets import list_secrets
 from aos_runtime.store.stage import LOCK_WAIT_S, Stage
-from aos_runtime.store.staging import Undo, capsule_lock, sweep_staging, write_undo
+from aos_runtime.store.staging import UNDO_FILE, Undo, capsule_lock, claim_folder, sweep_staging, write_undo
 from aos_runtime.store.sweep import sweep, sweep_capsule
 from aos_runtime.store.tree import is_binary, sync_tree
 
@@ -121,11 +122,13 @@ def change_env(
     wait_s: float = LOCK_WAIT_S,
 ) -> None:
     """Set or forget env values of an installed capsule.  Errors as for `commit`, Conflict `busy`."""
+    open_home(home, create=True)
+    check_changes(changes)
     lock = capsule_lock(home, principal, name)
     lock.acquire(wait_s)
     with lock:
         sweep_staging(home, held=(principal, name))
-        apply_changes(home, principal, name, changes)
+        _change_alone(home, principal, name, changes)
 
 
 def remove_installed(
@@ -153,6 +156,18 @@ def remove_installed(
     with contextlib.suppress(AosError):
         rebuild(home)
     return removed
+
+
+def _change_alone(home: Home, principal: PrincipalName, name: CapsuleName, changes: EnvChanges) -> None:
+    """Change env values outside an install; taking the undo record away is the commit."""
+    folder = claim_folder(home)
+    try:
+        before = capture(home, principal, name, changes)
+        write_undo(folder.path, Undo(principal=principal, capsule=name, generation="", before=before))
+        apply_changes(home, principal, name, changes)
+        remove_file(folder.path / UNDO_FILE)
+    finally:
+        folder.release()
 
 
 def _put_content(stage: Stage) -> None:

@@ -17,6 +17,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from aos_runtime.errors import AosError, Conflict, Corrupt, Unavailable
 
@@ -222,17 +223,7 @@ def read_bounded(path: Path, limit_bytes: int) -> bytes:
     FileNotFoundError where it does not exist, Corrupt where it is no regular file or longer than
     `limit_bytes`.
     """
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise _not_regular(path) from error
-        raise explain(error, path) from error
-    with open(handle, "rb") as file, explained(path):  # noqa: PTH123 - wraps a descriptor, opens no path
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise _not_regular(path)
+    with open_regular(path) as file, explained(path):
         data = file.read(limit_bytes + 1)
     if len(data) > limit_bytes:
         raise Corrupt(
@@ -242,6 +233,25 @@ def read_bounded(path: Path, limit_bytes: int) -> bytes:
             path=str(path),
         )
     return data
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open the regular file `path` for reading, following no link at its end.
+
+    FileNotFoundError where it does not exist, Corrupt `file-not-regular` where something else stands there.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise _not_regular(path) from error
+        raise explain(error, path) from error
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise _not_regular(path)
+    return os.fdopen(handle, "rb")
 
 
 def read_optional(path: Path, limit_bytes: int) -> bytes | None:

@@ -68,7 +68,7 @@ def _check_foreign(home: Home, layout: str | None) -> None:
 
 
 def _check_unmarked(home: Home) -> None:
-    """Without a layout file only `etc` may be there, as a killed creation or the operator's settings leave it."""
+    """Without a layout file only `etc` may be there: a killed creation leaves it, and so do settings."""
     strangers = [path.name for path in list_folder(home.state) if path.name != "etc"]
     strangers += [
         path.name

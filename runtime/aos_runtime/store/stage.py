@@ -15,10 +15,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from aos_runtime import HOST_VERSION
-from aos_runtime.capsule.archive import Inventory, Limits, iter_members, scan_archive
+from aos_runtime.capsule.archive import Inventory, Limits, iter_member_pieces, scan_archive
 from aos_runtime.capsule.capability import Capabilities
 from aos_runtime.capsule.manifest import Manifest, check_host_version, parse_manifest
-from aos_runtime.capsule.provenance import bytes_digest
+from aos_runtime.capsule.provenance import PROVENANCE_FILE, bytes_digest
 from aos_runtime.errors import Corrupt, InvalidInput, LimitExceeded, NotFound
 from aos_runtime.home import Home
 from aos_runtime.names import CapsuleName, Digest, PrincipalName
@@ -273,6 +273,7 @@ def content_files(inventory: Inventory) -> tuple[ContentFile, ...]:
     return tuple(
         ContentFile(path=entry.path, size_bytes=entry.size_bytes, digest=entry.digest)
         for entry in inventory.entries
+        if entry.path != PROVENANCE_FILE
     )
 
 
@@ -326,7 +327,7 @@ def _unpack(folder: Path, inventory: Inventory) -> None:
     entries = content_files(inventory)
     check_names(entries)
     with (folder / ARCHIVE_FILE).open("rb") as file:
-        unpack(iter_members(file, inventory), entries, folder / TREE_FOLDER, folder / BLOB_FOLDER)
+        unpack(iter_member_pieces(file, inventory), folder / TREE_FOLDER, folder / BLOB_FOLDER)
 
 
 def _find_facts(

@@ -7,10 +7,13 @@ the content store then.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from aos_runtime.capsule.archive import Member
+from blake3 import blake3
+
+from aos_runtime.capsule.archive import ArchiveEntry
 from aos_runtime.capsule.provenance import PROVENANCE_FILE, bytes_digest
 from aos_runtime.errors import AosError, Corrupt, InvalidInput
 from aos_runtime.names import Digest
@@ -18,7 +21,7 @@ from aos_runtime.store.files import (
     explained,
     list_folder,
     make_private_folder,
-    read_bounded,
+    open_regular,
     sync_file,
     sync_folder,
     write_all,
@@ -29,7 +32,7 @@ from aos_runtime.store.receipts import ContentFile
 BLOB_SUFFIX = ".wasm"
 """Files of an archive with this ending are kept in the content store, never in a generation."""
 
-MAX_FILE_BYTES = 512 * 1024 * 1024
+_PIECE_BYTES = 1024 * 1024
 _FILE_MODE = 0o600
 _EXECUTABLE_MODE = 0o700
 
@@ -55,29 +58,22 @@ def check_names(entries: Iterable[ContentFile]) -> None:
         )
 
 
-def unpack(members: Iterable[Member], entries: Iterable[ContentFile], tree: Path, blobs: Path) -> None:
-    """Write the members that `entries` lists; each must still have the digest that was scanned.
+def unpack(members: Iterable[tuple[ArchiveEntry, Iterable[bytes]]], tree: Path, blobs: Path) -> None:
+    """Write every member but the signature; `members` raises where a digest is not the scanned one.
 
     Nothing is synced here: what is never committed need not survive.
     """
-    listed = {entry.path: entry for entry in entries}
     make_private_folder(tree)
     make_private_folder(blobs)
-    for member in members:
-        if member.path == PROVENANCE_FILE:
-            continue
-        entry = listed.pop(member.path, None)
-        digest = bytes_digest(member.data)
-        if entry is None or entry.digest != digest:
-            raise _changed(member.path)
-        if is_binary(member.path):
-            _write(blobs / blob_name(digest), member.data, _FILE_MODE, exclusive=False)
+    for entry, pieces in members:
+        if entry.path == PROVENANCE_FILE:
+            deque(pieces, maxlen=0)
+        elif is_binary(entry.path):
+            _write(blobs / blob_name(entry.digest), pieces, _FILE_MODE, exclusive=False)
         else:
-            path = _inside(tree, member.path)
+            path = _inside(tree, entry.path)
             make_private_folder(path.parent)
-            _write(path, member.data, _EXECUTABLE_MODE if member.executable else _FILE_MODE, exclusive=True)
-    if listed:
-        raise _changed(next(iter(listed)))
+            _write(path, pieces, _EXECUTABLE_MODE if entry.executable else _FILE_MODE, exclusive=True)
 
 
 def first_difference(
@@ -125,15 +121,27 @@ def _file_problem(tree: Path, entry: ContentFile, read_binary: Callable[[Digest]
     try:
         if is_binary(entry.path):
             data = read_binary(entry.digest)
+            found = (len(data), bytes_digest(data))
         else:
-            data = read_bounded(tree / entry.path, MAX_FILE_BYTES)
+            found = hash_file(tree / entry.path)
     except FileNotFoundError:
         return f"`{entry.path}` is missing"
     except AosError as error:
         return f"`{entry.path}`: {error.message}"
-    if len(data) != entry.size_bytes or bytes_digest(data) != entry.digest:
+    if found != (entry.size_bytes, entry.digest):
         return f"`{entry.path}` was changed after it was approved"
     return None
+
+
+def hash_file(path: Path) -> tuple[int, Digest]:
+    """Size and BLAKE3 of a regular file, in small memory.  FileNotFoundError, Corrupt `file-not-regular`."""
+    hasher = blake3()
+    size_bytes = 0
+    with open_regular(path) as file, explained(path):
+        while piece := file.read(_PIECE_BYTES):
+            size_bytes += len(piece)
+            hasher.update(piece)
+    return size_bytes, Digest(hasher.hexdigest())
 
 
 def _inside(tree: Path, name: str) -> Path:
@@ -144,13 +152,14 @@ def _inside(tree: Path, name: str) -> Path:
     return tree.joinpath(*parts)
 
 
-def _write(path: Path, data: bytes, mode: int, *, exclusive: bool) -> None:
+def _write(path: Path, pieces: Iterable[bytes], mode: int, *, exclusive: bool) -> None:
     with explained(path):
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         flags |= os.O_EXCL if exclusive else os.O_TRUNC
         handle = os.open(path, flags, mode)
         try:
-            write_all(handle, data)
+            for piece in pieces:
+                write_all(handle, piece)
         finally:
             os.close(handle)
 
