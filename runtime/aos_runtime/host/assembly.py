@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
-from wasmtime import Func, FuncType, Global, Memory, Store, ValType
+from wasmtime import Func, Global, Memory, Store
 from wasmtime import Instance as CoreInstance
 
 from aos_runtime.host import raw
@@ -16,7 +16,6 @@ from aos_runtime.host.linker import Binding
 
 _MODULES, _TABLES, _MEMORIES = 3, 8, 2
 """What may be in one store: the three modules, the guest's memory and the window, and tables for all."""
-_PUBLISH_TYPE = FuncType([ValType.i32(), ValType.i32()], [ValType.i32()])
 _T = TypeVar("_T")
 
 
@@ -66,7 +65,7 @@ def assemble(code: Code, store: Store, boundary: Boundary, on_publish: raw.HostF
     ]
     guest = CoreInstance(store, code.module, imports).exports(store)
     memory = _expect(guest["memory"], Memory)
-    host_publish, callback = raw.new_host_function(store, _PUBLISH_TYPE, on_publish)
+    host_publish, callback = raw.new_host_function(store, code.engine.publish_type, on_publish)
     callbacks.append(callback)
     post_return = (
         guest[POST_RETURN_EXPORT] if code.interface.has_post_return else trampoline["no_post_return"]

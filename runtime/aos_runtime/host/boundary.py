@@ -7,6 +7,7 @@ returned, and whoever called the guest raises it again outside (cases CMP-08).""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from aos_runtime.host import raw, wit
@@ -34,31 +35,35 @@ class Boundary:
         """Whether the guest has logged an error in this call: a panic does, running out of memory does
         not."""
 
-    def stop(self, fault: BaseException) -> int:
-        """Keep `fault` for the caller outside and give a trap to return."""
-        self.fault = fault
-        return raw.new_trap(_TRAP_MESSAGE)
+    def guard(self, run: Callable[[int, int], None]) -> raw.HostFunction:
+        """The callback that runs `run(address of raw values, their count)` and keeps what it raises."""
+
+        def call(_environment: object, _caller: object, address: int, count: int) -> int:
+            try:
+                run(address, count)
+                return 0
+            except BaseException as fault:  # noqa: BLE001 - C takes anything that escapes for success
+                self.fault = fault
+                return raw.new_trap(_TRAP_MESSAGE)
+
+        return call
 
     def serve(self, codec: FunctionCodec, factor: Factor) -> raw.HostFunction:
         """The callback that runs `factor` for this instance."""
         context, lift, lower = self.context, codec.lift_arguments, codec.lower_result
 
-        def call(_environment: object, _caller: object, address: int, count: int) -> int:
-            try:
-                memory = self.memory
-                if memory is None:
-                    raise AbiViolation("the guest called the host before it was ready")
-                memory.begin()
-                slots = raw.words_at(address, count)
-                words = slots[::2]
-                result = lower(memory, words, factor(context, *lift(memory, words)))
-                if result is not None:
-                    slots[0] = result
-                return 0
-            except BaseException as fault:  # noqa: BLE001 - C takes anything that escapes for success
-                return self.stop(fault)
+        def run(address: int, count: int) -> None:
+            memory = self.memory
+            if memory is None:
+                raise AbiViolation("the guest called the host before it was ready")
+            memory.begin()
+            slots = raw.words_at(address, count)
+            words = slots[::2]
+            result = lower(memory, words, factor(context, *lift(memory, words)))
+            if result is not None:
+                slots[0] = result
 
-        return call
+        return self.guard(run)
 
     def note_complaint(self, factor: Factor) -> Factor:
         """Wrap sys.log so that an error level is remembered."""

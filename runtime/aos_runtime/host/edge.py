@@ -150,6 +150,8 @@ EDGE = f"""(module
       (local $status i32) (local $length i32)
     (if (i32.eqz (global.get $may_leave)) (then (call $stop (i32.const {FAULT_REENTERED}))))
     (if (i32.and (local.get $ret) (i32.const 3)) (then (call $stop (i32.const {FAULT_MISALIGNED}))))
+    ;; A lie about the result area must not come out after the message has gone.
+    (call $check_inside (local.get $ret) (i32.const 16))
     ;; Too much to carry: an honest guest gets `rate-limited`, a lying one a trap.
     (if (i64.gt_u (call $end (local.get $tl) (local.get $pl)) (i64.const {WINDOW_BYTES}))
       (then

@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wasmtime import Config, Engine, Module
+from wasmtime import Config, Engine, FuncType, Module, ValType
 
 from aos_runtime.host import edge, raw
 
@@ -49,6 +49,8 @@ class HostEngine:
         self.engine = _make_engine()
         self.edge = Module(self.engine, edge.EDGE)
         self.trampoline = Module(self.engine, edge.TRAMPOLINE)
+        # A function type belongs to the first engine that uses it; with another it aborts the process.
+        self.publish_type = FuncType([ValType.i32(), ValType.i32()], [ValType.i32()])
         self._instances: weakref.WeakSet[Instance] = weakref.WeakSet()
         self._address = raw.address_of_engine(self.engine)
         self._closing = threading.Event()

@@ -151,7 +151,7 @@ class Instance:
     def _assemble(self, code: Code) -> Assembly:
         store = open_store(code)
         try:
-            return assemble(code, store, self._boundary, self._on_publish)
+            return assemble(code, store, self._boundary, self._boundary.guard(self._on_publish))
         except Trap as cause:
             raise self._fault_verdict() or classify(cause, near_memory_limit=False) from cause
         except WasmtimeError as cause:
@@ -203,22 +203,21 @@ class Instance:
             self.dead = True
             raise GuestTrap(TrapReason.TRAP, "the guest returned a string that is not UTF-8") from None
 
-    def _on_publish(self, _environment: object, _caller: object, address: int, _count: int) -> int:
+    def _on_publish(self, address: int, _count: int) -> None:
+        """The edge's `publish(topic length, payload length) -> status`; both are in the window."""
+        words = _PUBLISH_ARGUMENTS.from_address(address)
+        payload_at = WINDOW_START + words[0]
+        end = payload_at + words[4]
+        view = self._window if end <= self._window_size else self._refresh_window()
+        payload = bytes(view[payload_at:end])
         try:
-            words = _PUBLISH_ARGUMENTS.from_address(address)
-            payload_at = WINDOW_START + words[0]
-            end = payload_at + words[4]
-            view = self._window if end <= self._window_size else self._refresh_window()
-            topic, payload = str(view[WINDOW_START:payload_at], "utf-8"), bytes(view[payload_at:end])
+            topic = str(view[WINDOW_START:payload_at], "utf-8")
             if not payload.isascii():
                 payload.decode()
-            refusal = self.context.publish(topic, payload)
-            words[0] = PUBLISH_OK if refusal is None else self._refuse(refusal)
-            return 0
         except UnicodeDecodeError:
-            return self._boundary.stop(AbiViolation("the guest published a string that is not UTF-8"))
-        except BaseException as fault:  # noqa: BLE001 - C takes anything that escapes for success
-            return self._boundary.stop(fault)
+            raise AbiViolation("the guest published a string that is not UTF-8") from None
+        refusal = self.context.publish(topic, payload)
+        words[0] = PUBLISH_OK if refusal is None else self._refuse(refusal)
 
     def _refuse(self, refusal: str) -> int:
         """The edge's status for an error case; the text of `unknown` goes into the window."""

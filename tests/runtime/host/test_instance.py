@@ -1,0 +1,309 @@
+"""Hooks, publishes, lifecycle and death of one instance."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from aos_runtime.errors import Conflict, InvalidInput, LimitExceeded
+from aos_runtime.host import EngineSettings, GuestTrap, HookResult, HostEngine, Instance, TrapReason
+from tests.support.guests import (
+    CONTINUE,
+    ECHO,
+    SYS,
+    Recorder,
+    code_of,
+    envelope_from,
+    guest_text,
+    publish_call,
+)
+
+Instantiate = Callable[..., Instance]
+ANSWERED = f"""(i32.store8 (i32.const 100) (i32.load8_u (i32.const 512)))
+ (i32.store8 (i32.const 101) (i32.load8_u (i32.const 516)))
+ (i32.store (i32.const 16) (i32.const 100)) (i32.store (i32.const 20) (i32.const 2))
+ (i32.store8 (i32.const 24) (i32.load8_u (i32.const 512)))
+ (i32.store (i32.const 28) (i32.load (i32.const 520))) (i32.store (i32.const 32) (i32.load (i32.const 524)))
+ (i32.const 16)"""
+"""Returns what `publish` answered: the two discriminants as action, the text of unknown as data."""
+
+
+@pytest.mark.parametrize("size", [0, 1, 65_000, 65_472, 65_473, 200_000, 1_000_000])
+def test_action_and_payload_reach_the_guest_and_come_back(instantiate: Instantiate, size: int) -> None:
+    payload = b"x" * size
+    instance = instantiate(guest_text(ECHO))
+    assert instance.hook("tün".encode(), payload) == HookResult("tün", payload)
+    assert instance.hook(b"", b"y") == HookResult("", b"y")
+
+
+def test_a_result_without_data(instantiate: Instantiate) -> None:
+    assert instantiate(guest_text(CONTINUE)).hook(b"a", b"b") == HookResult("", None)
+
+
+def test_guest_memory_is_kept_between_calls(instantiate: Instantiate) -> None:
+    count = """(i32.store8 (i32.const 64) (i32.add (i32.load8_u (i32.const 64)) (i32.const 1)))
+     (i32.store (i32.const 16) (i32.const 64)) (i32.store (i32.const 20) (i32.const 1)) (i32.const 16)"""
+    instance = instantiate(guest_text(count))
+    assert [instance.hook(b"", b"").action for _ in range(3)] == ["\x01", "\x02", "\x03"]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "discriminants", "text"),
+    [
+        (None, "\0\0", None),
+        ("capability-denied", "\x01\x00", b""),
+        ("timeout", "\x01\x06", b""),
+        ("unknown:no capsule handles tool.v1.execute.x", "\x01\x07", b"no capsule handles tool.v1.execute.x"),
+        ("unknown:", "\x01\x07", b""),
+        ("unknown:ü" + "ü" * 4096, "\x01\x07", ("ü" * 2048).encode()),
+    ],
+)
+def test_the_answer_of_publish(
+    instantiate: Instantiate, recorder: Recorder, refusal: str | None, discriminants: str, text: bytes | None
+) -> None:
+    recorder.answers = lambda _topic, _payload: refusal
+    instance = instantiate(guest_text(publish_call(0, 1, 0, 1) + ANSWERED))
+    result = instance.hook(b"", b"")
+    assert (result.action, result.data) == (discriminants, text)
+    assert recorder.published == [("\0", b"\0")]
+
+
+def test_a_publish_that_the_window_cannot_hold_is_rate_limited(
+    engine: HostEngine, recorder: Recorder
+) -> None:
+    settings = EngineSettings(memory_bytes=64 << 20)
+    large = HostEngine(settings)
+    try:
+        text = guest_text(publish_call(0, 1, 0, 13 << 20) + ANSWERED, pages="256")
+        instance = Instance(code_of(large, text), recorder.context())
+        assert instance.hook(b"", b"").action == "\x01\x03"
+        assert recorder.published == []
+    finally:
+        large.close()
+
+
+def test_a_payload_that_the_window_cannot_hold_is_refused_and_kills_nobody(instantiate: Instantiate) -> None:
+    instance = instantiate(guest_text(ECHO))
+    with pytest.raises(LimitExceeded) as caught:
+        instance.hook(b"", bytes(13 << 20))
+    assert caught.value.code == "hook-payload"
+    assert instance.hook(b"a", b"") == HookResult("a", b"")
+
+
+def test_fuel_ends_a_spinning_guest(instantiate: Instantiate) -> None:
+    with pytest.raises(GuestTrap) as caught:
+        instantiate(guest_text("(loop $l (br $l)) unreachable")).hook(b"", b"")
+    assert caught.value.reason is TrapReason.FUEL
+
+
+def test_each_call_has_its_own_fuel(instantiate: Instantiate) -> None:
+    loop = """(local.set $i (i32.const 2000000))
+     (loop $l (local.set $i (i32.sub (local.get $i) (i32.const 1))) (br_if $l (local.get $i)))"""
+    instance = instantiate(guest_text(loop + CONTINUE))
+    for _ in range(4):
+        instance.hook(b"", b"")
+
+
+def test_cmp_15_the_deadline_ends_a_guest_that_fuel_does_not(recorder: Recorder) -> None:
+    engine = HostEngine(EngineSettings(fuel_per_call=1 << 62, call_timeout_s=30, epoch_tick_s=0.005))
+    try:
+        instance = Instance(code_of(engine, guest_text("(loop $l (br $l)) unreachable")), recorder.context())
+        with pytest.raises(GuestTrap) as caught:
+            instance.hook(b"", b"", timeout_s=0.01)
+        assert (caught.value.reason, caught.value.message) == (
+            TrapReason.DEADLINE,
+            "it ran longer than one call may",
+        )
+    finally:
+        engine.close()
+
+
+def test_closing_the_engine_ends_a_guest_that_runs(recorder: Recorder) -> None:
+    engine = HostEngine(EngineSettings(fuel_per_call=1 << 62, epoch_tick_s=60))
+    started, reasons = threading.Event(), []
+    recorder.answers = lambda _topic, _payload: started.set()
+    text = guest_text(publish_call(0, 1, 0, 0) + "(loop $l (br $l)) unreachable")
+    instance = Instance(code_of(engine, text), recorder.context())
+
+    def spin() -> None:
+        try:
+            instance.hook(b"", b"")
+        except GuestTrap as trap:
+            reasons.append(trap.reason)
+
+    thread = threading.Thread(target=spin)
+    thread.start()
+    assert started.wait(10)
+    engine.close()
+    thread.join(10)
+    assert reasons == [TrapReason.DEADLINE]
+
+
+def test_cmp_07_an_abort_after_growing_to_the_limit_is_reported_as_memory(instantiate: Instantiate) -> None:
+    grow = "(drop (memory.grow (i32.const 40)))"
+    with pytest.raises(GuestTrap) as caught:
+        instantiate(guest_text(grow + "unreachable")).hook(b"", b"")
+    assert (caught.value.reason, caught.value.message) == (TrapReason.MEMORY, "it ran out of memory")
+
+
+def test_a_panic_that_was_logged_is_no_lack_of_memory(instantiate: Instantiate) -> None:
+    log = f'(import "{SYS}" "log" (func $log (param i32 i32 i32)))'
+    hook = "(drop (memory.grow (i32.const 40))) (call $log (i32.const 4) (i32.const 0) (i32.const 0)) unreachable"
+    with pytest.raises(GuestTrap) as caught:
+        instantiate(guest_text(hook, imports=log)).hook(b"", b"")
+    assert caught.value.reason is TrapReason.TRAP
+
+
+def test_cmp_12_the_message_outward_has_no_backtrace_and_the_log_has_it(
+    instantiate: Instantiate, recorder: Recorder
+) -> None:
+    with pytest.raises(GuestTrap) as caught:
+        instantiate(guest_text("unreachable")).hook(b"", b"")
+    assert str(caught.value) == "it panicked or aborted"
+    [(level, record)] = recorder.logged
+    assert level == "error"
+    assert record.startswith("stopped (trap): it panicked or aborted\n")
+    assert "wasm backtrace" in record
+
+
+def test_a_dead_instance_refuses(instantiate: Instantiate) -> None:
+    instance = instantiate(guest_text("unreachable"))
+    for message in ("it panicked or aborted", "the instance has stopped before"):
+        with pytest.raises(GuestTrap, match=message):
+            instance.hook(b"", b"")
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_cmp_08_what_is_no_exception_comes_out_of_the_hook(
+    instantiate: Instantiate, recorder: Recorder, raised: type[BaseException]
+) -> None:
+    def interrupt(_topic: str, _payload: bytes) -> None:
+        raise raised
+
+    recorder.answers = interrupt
+    instance = instantiate(guest_text(publish_call(0, 1, 0, 0) + CONTINUE))
+    with pytest.raises(raised):
+        instance.hook(b"", b"")
+    assert instance.dead
+
+
+def test_cmp_08_a_fault_of_the_host_is_a_trap_with_its_cause(
+    instantiate: Instantiate, recorder: Recorder
+) -> None:
+    fault = Conflict("some-code", "a port failed", hint="look")
+
+    def fail(_topic: str, _payload: bytes) -> None:
+        raise fault
+
+    recorder.answers = fail
+    with pytest.raises(GuestTrap) as caught:
+        instantiate(guest_text(publish_call(0, 1, 0, 0) + CONTINUE)).hook(b"", b"")
+    trap = caught.value
+    assert (trap.reason, trap.message, trap.__cause__) == (TrapReason.HOST, "a host function failed", fault)
+    assert trap.detail == "Conflict: a port failed"
+
+
+def test_a_fault_of_one_capsule_does_not_reach_another(instantiate: Instantiate, recorder: Recorder) -> None:
+    healthy, sick = instantiate(guest_text(ECHO)), instantiate(guest_text("unreachable"))
+    with pytest.raises(GuestTrap):
+        sick.hook(b"", b"")
+    assert healthy.hook(b"a", b"b") == HookResult("a", b"b")
+
+
+def test_cmp_14_a_second_thread_is_refused(instantiate: Instantiate, recorder: Recorder) -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def wait(_topic: str, _payload: bytes) -> None:
+        inside.set()
+        leave.wait(10)
+
+    recorder.answers = wait
+    instance = instantiate(guest_text(publish_call(0, 1, 0, 0) + CONTINUE))
+    thread = threading.Thread(target=instance.hook, args=(b"", b""))
+    thread.start()
+    assert inside.wait(10)
+    with pytest.raises(RuntimeError, match="two threads"):
+        instance.hook(b"", b"")
+    with pytest.raises(RuntimeError, match="another thread runs it"):
+        instance.close()
+    leave.set()
+    thread.join(10)
+    assert not instance.dead
+
+
+def test_a_hook_may_not_enter_its_own_instance(instantiate: Instantiate, recorder: Recorder) -> None:
+    instances: list[Instance] = []
+    recorder.answers = lambda _topic, _payload: instances[0].hook(b"", b"").action
+    instances.append(instantiate(guest_text(publish_call(0, 1, 0, 0) + CONTINUE)))
+    with pytest.raises(GuestTrap) as caught:
+        instances[0].hook(b"", b"")
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+def test_lifecycle_runs_the_export(instantiate: Instantiate, recorder: Recorder) -> None:
+    instance = instantiate(guest_text(install=publish_call(0, 1, 0, 0)))
+    instance.lifecycle("astrid-install")
+    assert recorder.published == [("\0", b"")]
+    with pytest.raises(InvalidInput) as caught:
+        instance.lifecycle("astrid-upgrade")
+    assert caught.value.code == "lifecycle-missing"
+
+
+def test_a_trap_in_a_lifecycle_export_is_reported(instantiate: Instantiate) -> None:
+    instance = instantiate(guest_text(install="unreachable"))
+    with pytest.raises(GuestTrap, match="panicked"):
+        instance.lifecycle("astrid-install")
+    assert instance.dead
+
+
+def test_the_context_carries_the_invocation(instantiate: Instantiate) -> None:
+    seen = []
+    instance = instantiate(guest_text(publish_call(0, 1, 0, 0) + CONTINUE))
+    instance.context.publish = lambda _topic, _payload: seen.append(instance.context.current)
+    instance.context.current = envelope_from("alice")
+    instance.hook(b"", b"")
+    assert [envelope.principal for envelope in seen if envelope] == ["alice"]
+
+
+def test_a_start_function_that_traps_is_a_trap(engine: HostEngine, recorder: Recorder) -> None:
+    code = code_of(engine, guest_text(more="(func $start unreachable) (start $start)"))
+    with pytest.raises(GuestTrap, match="panicked"):
+        Instance(code, recorder.context())
+
+
+def test_a_start_function_has_no_host(engine: HostEngine, recorder: Recorder) -> None:
+    call = f"(func $start {publish_call(0, 0, 0, 0)}) (start $start)"
+    with pytest.raises(GuestTrap, match="a function that is not there"):
+        Instance(code_of(engine, guest_text(more=call)), recorder.context())
+    log = f'(import "{SYS}" "log" (func $log (param i32 i32 i32)))'
+    call = "(func $start (call $log (i32.const 0) (i32.const 0) (i32.const 0))) (start $start)"
+    with pytest.raises(GuestTrap, match="before it was ready"):
+        Instance(code_of(engine, guest_text(more=call, imports=log)), recorder.context())
+    assert (recorder.published, recorder.logged) == ([], [])
+
+
+def test_cmp_07_a_module_that_starts_too_large_does_not_start(engine: HostEngine, recorder: Recorder) -> None:
+    with pytest.raises(LimitExceeded) as caught:
+        Instance(code_of(engine, guest_text(pages="1000")), recorder.context())
+    assert caught.value.code == "instance-too-large"
+
+
+def test_exports_of_the_wrong_kind_are_refused(engine: HostEngine, recorder: Recorder) -> None:
+    text = guest_text().replace(
+        '(memory (export "memory")', '(global (export "memory") i32 (i32.const 0)) (memory'
+    )
+    with pytest.raises(InvalidInput) as caught:
+        Instance(code_of(engine, text), recorder.context())
+    assert caught.value.code == "component-exports"
+
+
+def test_close_frees_and_may_be_repeated(instantiate: Instantiate) -> None:
+    instance = instantiate(guest_text(ECHO))
+    instance.hook(b"a", b"b")
+    instance.close()
+    instance.close()
+    with pytest.raises(GuestTrap, match="has stopped before"):
+        instance.hook(b"a", b"b")
+    assert instance.memory_bytes() == 0
