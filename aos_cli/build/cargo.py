@@ -240,7 +240,7 @@ def _choose_cdylib(package: Mapping[str, object]) -> str:
     types = sorted({kind for target in targets for kind in target["crate_types"]})
     raise InvalidInput(
         "crate-type",
-        f"{package['name']} has no cdylib to make a capsule of, only {', '.join(types) or 'no target at all'}",
+        f"{package['name']} has no cdylib to make a capsule of, only {', '.join(types) or 'no target'}",
         hint='write crate-type = ["cdylib"] below [lib] in Cargo.toml',
         file=str(package["manifest_path"]),
     )

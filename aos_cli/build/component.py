@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aos_cli.build.process import Command, Finished, run
-from aos_runtime.capsule.wasm import CoreImport, WasmKind, component_imports, core_imports, kind_of
+from aos_runtime.capsule.wasm import WasmKind, component_imports, core_imports, kind_of
+from aos_runtime.capsule.wasm_core import CoreImport
 from aos_runtime.errors import BuildFailed, Unavailable
 
 TOOL_TIMEOUT_S = 120.0

@@ -1,8 +1,8 @@
 """The journey of a build: plan -> cargo -> component -> package -> archive, for one project.
 
-Warnings are said as they are found; with `strict` they end the build before cargo compiles anything that is not
-needed to find them.  Nothing but the finished archive is written outside cargo's target folder, and it replaces
-the one before in one step.
+Warnings are said as they are found; with `strict` they end the build before cargo compiles anything that is
+not needed to find them.  Nothing but the finished archive is written outside cargo's target folder, and it
+replaces the one before in one step.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _LOCK_WAIT_S = 3600.0
 class Request:
     """What to build and how.  `seed` signs the archive; None leaves it unsigned.
 
-    `locked` holds for the lock file and for the pinned toolchain; with `any_toolchain` only for the lock file.
+    `locked` holds for lock file and pinned toolchain; with `any_toolchain` for the lock file only.
     """
 
     folder: Path
@@ -195,7 +195,7 @@ def _plan(request: Request, project: Project, talk: Talk) -> tuple[Source, bytes
         talk.note(f"note: {issue.render()}")
     contracts = _read_contracts(project)
     text = contracts.decode("utf-8", "replace") if contracts is not None else None
-    references = reference_warnings(source.manifest, text)
+    references = reference_warnings(source, text)
     talk.warn(*((missing,) if missing else ()), *doubtful, *references, *_sdk_warnings(project))
     return source, contracts
 
@@ -245,7 +245,7 @@ def _with_flags(
 
 
 def _compile(request: Request, cargo: Cargo, project: Project, talk: Talk) -> tuple[Artifact, bytes]:
-    """Let cargo build, make sure that what it calls fresh was made from these sources, and read the module."""
+    """Let cargo build, make sure that what it calls fresh is from these sources, and read the module."""
     from aos_runtime.store.files import FileLock, write_atomic
 
     folder = record_folder(project)
@@ -325,7 +325,8 @@ def _write(request: Request, project: Project, packed: Packed, talk: Talk) -> Pa
     from aos_runtime.store.files import write_atomic
 
     if len(packed.data) > LARGE_ARCHIVE_BYTES:
-        message = f"the archive has {len(packed.data)} bytes, and installing refuses more than {LARGE_ARCHIVE_BYTES}"
+        size = len(packed.data)
+        message = f"the archive has {size} bytes, and installing refuses more than {LARGE_ARCHIVE_BYTES}"
         talk.warn(Issue(message=message, hint="keep large files out of assets/ and skills/"))
     request.output.mkdir(parents=True, exist_ok=True)
     path = request.output / f"{project.package.name}.capsule"

@@ -1,14 +1,15 @@
 """The manifest of a build: read, checked, and bound to the artifact that is packed with it.
 
-The archive's manifest is the author's file with comments and form kept; only `file` of the component, a `hash`
-that is there already, and a missing `[[component]]` are written (build-install.md 2.8; cases MAN-03, MAN-10).
+The archive's manifest is the author's file with comments and form kept; only `file` of the component, a
+`hash` that is there already, and a missing `[[component]]` are written (build-install.md 2.8; cases MAN-03,
+MAN-10).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from aos_cli.build.cargo import Crate
 from aos_runtime import HOST_VERSION
 from aos_runtime.capsule.manifest import MANIFEST_FILE, Manifest, check_host_version, parse_manifest
 from aos_runtime.capsule.manifest_sections import RETIRED_SECTIONS
+from aos_runtime.capsule.manifest_text import load_toml
 from aos_runtime.errors import AosError, InvalidInput, Issue
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ def read_source(folder: Path, package: Crate) -> tuple[Source, Issue | None]:
 
 
 def manifest_warnings(manifest: Manifest, package: Crate) -> tuple[tuple[Issue, ...], tuple[Issue, ...]]:
-    """What is doubtful about a manifest: what `--strict` refuses, and what it only notes (retired sections)."""
+    """What is doubtful about a manifest (`--strict` refuses it), and what is only noted (retired)."""
     retired = tuple(f"`{section}` " for section in RETIRED_SECTIONS)
     notes = tuple(issue for issue in manifest.warnings if issue.message.startswith(retired))
     doubtful = [issue for issue in manifest.warnings if issue not in notes]
@@ -82,13 +84,23 @@ def manifest_warnings(manifest: Manifest, package: Crate) -> tuple[tuple[Issue, 
     return tuple(doubtful), notes
 
 
-def reference_warnings(manifest: Manifest, contracts: str | None) -> tuple[Issue, ...]:
+def reference_warnings(source: Source, contracts: str | None) -> tuple[Issue, ...]:
     """The WIT references that do not resolve against the contracts of the SDK in the graph."""
     from aos_runtime.capsule.contracts import resolve_wit_reference
 
-    rows = (*manifest.publish, *manifest.subscribe)
-    found = (resolve_wit_reference(row.wit, contracts) for row in rows) if contracts is not None else ()
-    return tuple(dict.fromkeys(issue for issue in found if issue is not None))
+    if contracts is None:
+        return ()
+    _, positions = load_toml(source.data, file=MANIFEST_FILE)
+    rows = [("publish", row.topic, row.wit) for row in source.manifest.publish]
+    rows += [("subscribe", row.topic, row.wit) for row in source.manifest.subscribe]
+    issues = []
+    for section, topic, reference in rows:
+        issue = resolve_wit_reference(reference, contracts)
+        if issue is not None:
+            place = positions.find((section, topic))
+            line, column = (place.line, place.column) if place else (None, None)
+            issues.append(replace(issue, file=MANIFEST_FILE, line=line, column=column))
+    return tuple(issues)
 
 
 def named_files(manifest: Manifest, folder: Path) -> tuple[str, ...]:
@@ -96,7 +108,8 @@ def named_files(manifest: Manifest, folder: Path) -> tuple[str, ...]:
 
     An `mcp_server` command counts where it is a path inside the project, not where it is a program on PATH.
     """
-    named = [row.file for row in (*manifest.commands, *manifest.context_files) if row.file]
+    named = [row.file for row in manifest.commands if row.file]
+    named += [row.file for row in manifest.context_files if row.file]
     for server in manifest.mcp_servers:
         command = server.command or ""
         is_inside = "/" in command or (folder / command).exists()
@@ -131,7 +144,7 @@ def _rewrite(source: Source, file: str, component: bytes) -> tuple[bytes, list[s
     if not source.manifest.components:
         _append_component(document, source.manifest.name, file)
         return tomlkit.dumps(document).encode(), [f"[[component]] was added: file = {file!r}"]
-    row: Any = document["component"][0]  # type: ignore[index]
+    row: Any = document["component"][0]
     key = "entrypoint" if "entrypoint" in row else "file"
     changes = []
     if row[key] != file:

@@ -33,7 +33,7 @@ class BuildRecord:
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """The tools that the manifest serves: one concrete `tool.v1.execute.<tool>` row with a handler each."""
+        """The tools that the manifest serves: a concrete `tool.v1.execute.<tool>` row with a handler each."""
         topics = (row.topic for row in self.manifest.handlers if row.topic.startswith(_TOOL_PREFIX))
         names = (topic.removeprefix(_TOOL_PREFIX) for topic in topics)
         return tuple(name for name in names if "*" not in name and "." not in name)

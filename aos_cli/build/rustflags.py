@@ -77,6 +77,6 @@ def _chooses_getrandom(flags: Sequence[str]) -> bool:
 
 
 def remap_flags(remaps: Sequence[Remap]) -> tuple[str, ...]:
-    """Compiler flags that rename folders.  The last match wins in rustc, so a folder inside another one comes later."""
+    """Compiler flags that rename folders.  The last match wins: a folder inside another one comes later."""
     ordered = sorted(remaps, key=lambda remap: (len(remap.folder.parts), str(remap.folder)))
     return tuple(f"--remap-path-prefix={remap.folder}={remap.name}" for remap in ordered)

@@ -24,74 +24,14 @@ DEFAULT_KIND = "tool"
 _SCHEMA = 1
 _PLACEHOLDER = re.compile(r"\{\{ ([a-z_]+) \}\}")
 _NAME = re.compile(r"[a-z](?:-?[a-z0-9])*")
-_TAKEN_CRATES = frozenset(
-    # keywords of Rust, crates that every project sees, and those that the scaffold depends on
-    [
-        "abstract",
-        "as",
-        "async",
-        "await",
-        "become",
-        "box",
-        "break",
-        "const",
-        "continue",
-        "crate",
-        "do",
-        "dyn",
-        "else",
-        "enum",
-        "extern",
-        "false",
-        "final",
-        "fn",
-        "for",
-        "gen",
-        "if",
-        "impl",
-        "in",
-        "let",
-        "loop",
-        "macro",
-        "match",
-        "mod",
-        "move",
-        "mut",
-        "override",
-        "priv",
-        "pub",
-        "ref",
-        "return",
-        "self",
-        "static",
-        "struct",
-        "super",
-        "trait",
-        "true",
-        "try",
-        "type",
-        "typeof",
-        "union",
-        "unsafe",
-        "unsized",
-        "use",
-        "virtual",
-        "where",
-        "while",
-        "yield",
-        "std",
-        "core",
-        "alloc",
-        "proc_macro",
-        "test",
-        "astrid",
-        "astrid_sdk",
-        "astrid_sys",
-        "astrid_types",
-        "serde",
-        "serde_json",
-    ]
-)
+_KEYWORDS = """
+abstract as async await become box break const continue crate do dyn else enum extern false final fn for gen
+if impl in let loop macro match mod move mut override priv pub ref return self static struct super trait true
+try type typeof union unsafe unsized use virtual where while yield
+"""
+_CRATES = "std core alloc proc_macro test astrid astrid_sdk astrid_sys astrid_types serde serde_json"
+_TAKEN = frozenset((_KEYWORDS + _CRATES).split())
+"""Names that a crate cannot have: keywords of Rust, and crates that every project of ours sees."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +98,7 @@ def load_template(kind: str, *, folder: Path | None = None) -> Template:
 
 
 def check_project_name(text: str) -> CapsuleName:
-    """The name rule of new projects: `a-z` first, `[a-z0-9-]`, no `--`, no `-` at the end (build-install.md 1.2).
+    """The name rule of new projects: `a-z` first, `[a-z0-9-]`, no `--`, no `-` last (build-install.md 1.2).
 
     InvalidInput `project-name`, with a name that would do where there is one near.
     """
@@ -168,8 +108,7 @@ def check_project_name(text: str) -> CapsuleName:
     hint = f"try `{near}`" if _NAME.fullmatch(near) else "a name like `my-capsule` will do"
     raise InvalidInput(
         "project-name",
-        f"{text[:160]!r} cannot be the name of a capsule: it starts with a-z, goes on with a-z, 0-9 and single"
-        " hyphens, and ends in a letter or digit",
+        f"{text[:160]!r} cannot be the name of a capsule: a-z first, then a-z, 0-9 and hyphens between",
         hint=hint,
         name=text[:160],
     )
@@ -213,7 +152,7 @@ def _parameter(kind: str, name: CapsuleName) -> str:
         return name
     if kind == "crate-identifier":
         crate = name.replace("-", "_")
-        return f"{crate}_capsule" if crate in _TAKEN_CRATES else crate
+        return f"{crate}_capsule" if crate in _TAKEN else crate
     raise Corrupt(
         "template-damaged", f"a template has a parameter of the unknown type {kind!r}", hint="reinstall aos"
     )

@@ -1,7 +1,8 @@
-"""Which compiler builds a capsule: the pinned one if it really has the target's library, else another that has.
+"""Which compiler builds a capsule: the pinned one if it really has the target's library, else one that has.
 
-The question is put to the rustc that cargo will call, and answered by looking for `libstd-*.rlib`: `--print cfg`
-succeeds without any library (case NEW-07).  Nothing here installs anything, and rustup is told not to.
+The question is put to the rustc that cargo will call, and answered by looking for `libstd-*.rlib`:
+`--print cfg` succeeds without any library (case NEW-07).  Nothing here installs anything, and rustup is told
+not to.
 """
 
 from __future__ import annotations
@@ -84,8 +85,8 @@ def probe_environ(environ: Mapping[str, str]) -> dict[str, str]:
 def choose_toolchain(folder: Path, environ: Mapping[str, str], *, rustc: str, locked: bool) -> Toolchain:
     """The toolchain to build the project in `folder` with (issue 3, section 3).
 
-    Unavailable `rust-missing`, `wasm-target-missing`; BuildFailed `toolchain-not-pinned` where `locked` forbids
-    another one than the pin.
+    Unavailable `rust-missing`, `wasm-target-missing`; BuildFailed `toolchain-not-pinned` where `locked`
+    forbids another one than the pin.
     """
     pin = find_pin(folder, environ)
     found = _probe(rustc, folder, environ)
@@ -103,7 +104,7 @@ def choose_toolchain(folder: Path, environ: Mapping[str, str], *, rustc: str, lo
 
 
 def find_target_problem(folder: Path, environ: Mapping[str, str], *, rustc: str) -> tuple[str, str] | None:
-    """For the preflight of `new`: what is wrong with the compiler of `folder`, and the command that mends it."""
+    """What is wrong with the compiler of `folder`, and the command that mends it; None where nothing is."""
     found = _probe(rustc, folder, environ)
     if isinstance(found, Compiler) and found.has_target:
         return None
@@ -151,7 +152,7 @@ def _read_channel(path: Path) -> str | None:
 
 
 def _probe(rustc: str, folder: Path, environ: Mapping[str, str]) -> Compiler | Finished:
-    """Ask a rustc for its version and folders; Finished is how it failed (a toolchain that is not installed)."""
+    """Ask a rustc for version and folders; Finished is how it failed (say, a toolchain not installed)."""
     quiet = probe_environ(environ)
 
     def command(*arguments: str) -> Command:
@@ -197,7 +198,7 @@ def _pin_problem(pin: Pin | None, found: Compiler) -> str | None:
     wanted = pin.channel.split("-")[0]
     if found.release == wanted or found.release.startswith(wanted + "."):
         return None
-    return f"{pin.source} pins Rust {wanted}, and {found.rustc} is {found.release}: the pin works only under rustup"
+    return f"{pin.source} pins {wanted}, {found.rustc} is {found.release}: the pin works only under rustup"
 
 
 def _refuse_fallback(toolchain: Toolchain) -> Toolchain:

@@ -39,9 +39,9 @@ def build(
 ) -> int:
     """Compile the project in PATH and pack it into DIR/<package>.capsule, signed with this home's key.
 
-    DIR is taken from the current folder. Cargo's own words go to stderr as they come. JSON: {"schema_version": 1,
-    "path", "name", "version", "size_bytes", "digests", "tools", "capabilities", "toolchain", "warnings",
-    "duration_ms", ...}.
+    DIR is taken from the current folder. Cargo's own words go to stderr as they come. JSON:
+    {"schema_version": 1, "path", "name", "version", "size_bytes", "digests", "tools", "capabilities",
+    "toolchain", "warnings", "duration_ms", ...}.
 
     Examples:
       aos capsule build

@@ -30,8 +30,8 @@ def new(
 ) -> int:
     """Start a capsule project in DIR/NAME.
 
-    The project builds as it is. What the machine lacks for that is a warning, with the command that brings it. JSON:
-    {"schema_version", "name", "kind", "path", "files", "warnings"}.
+    The project builds as it is. What the machine lacks for it is a warning, with the command that brings it.
+    JSON: {"schema_version", "name", "kind", "path", "files", "warnings"}.
 
     Examples:
       aos capsule new my-capsule
