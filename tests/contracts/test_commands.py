@@ -11,7 +11,7 @@ import pytest
 from typer._click.core import Command, Context
 from typer._click.exceptions import UsageError
 
-from aos_cli.lazy import make_command, split_examples
+from aos_cli.lazy import LazyGroup, make_command, split_examples
 from aos_cli.tree import ROOT as TREE
 from aos_cli.tree import Entry
 
@@ -32,35 +32,44 @@ LEAVES = dict(leaves(TREE))
 
 def check_command_line(words: list[str]) -> None:
     """Parse `aos WORDS` as the program would, without running it.  UsageError where it would refuse."""
-    command: Command = make_command(TREE)
+    command: Command | None = make_command(TREE)
     context: Context | None = None
-    rest = words
-    while hasattr(command, "resolve_command"):
-        context = Context(command, parent=context, info_name="aos")
-        options, rest = leading_options(rest)
-        if not rest or "--help" in options:
+    name, rest = "aos", [word for word in words if word != "--version"]  # `aos_cli.app` takes that one itself
+    while command is not None and rest and "--help" not in rest:
+        context = command.make_context(name, list(rest), parent=context)
+        rest = [*getattr(context, "_protected_args", []), *context.args]
+        if not isinstance(command, LazyGroup):
             return
-        _, found, rest = command.resolve_command(context, rest)
-        assert found is not None, words
-        command = found
-    if "--help" not in rest:
-        command.make_context(words[0], list(rest), parent=context)
+        name, command, rest = command.resolve_command(context, rest)  # type: ignore[assignment]
 
 
-def leading_options(words: list[str]) -> tuple[list[str], list[str]]:
-    count = next((index for index, word in enumerate(words) if not word.startswith("-")), len(words))
-    return words[:count], words[count:]
+def check_command_path(words: list[str]) -> None:
+    """Check that the leading words name a command.  UsageError where they do not."""
+    entry = TREE
+    for word in words:
+        if not entry.children or word.startswith("-"):
+            return
+        found = entry.child(word)
+        if found is None:
+            raise UsageError(f"{entry.name} has no command {word}")
+        entry = found
 
 
-def typed_lines(text: str) -> Iterator[str]:
-    """The commands in fenced shell blocks, and the inline ones that start with `aos ` or `./scripts/`."""
+def fenced_lines(text: str) -> Iterator[str]:
+    """The lines of the shell blocks of a document, without their comments."""
     for block in re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL):
         yield from (line.split("  #")[0].strip() for line in block.splitlines() if line.strip())
-    yield from re.findall(r"`((?:aos|\./scripts/)[^`\n]*)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+
+
+def inline_commands(text: str) -> Iterator[str]:
+    """What stands in backquotes within the prose and starts like a command."""
+    prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    yield from re.findall(r"`((?:aos|\./scripts/)[^`\n]*)`", prose)
 
 
 def aos_commands(line: str) -> Iterator[list[str]]:
-    for part in re.split(r"\s*(?:&&|\||;)\s*", line):
+    """The `aos` commands of one line of shell, without redirections and assignments before them."""
+    for part in re.split(r"\s*(?:&&|\||;)\s*", re.sub(r"\s+[0-9]?>>?\s*\S+", "", line)):
         words = shlex.split(part)
         words = words[next((i for i, word in enumerate(words) if "=" not in word), len(words)) :]
         if words and words[0] == "aos":
@@ -94,10 +103,11 @@ def test_the_check_refuses_what_does_not_exist() -> None:
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_command_in_a_document_exists(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
-    for line in typed_lines(text):
-        for words in aos_commands(line):
-            if not any(re.search(r"[A-Z{}…]|\.\.\.", word) for word in words):
-                check_command_line(words)
-        for script in re.findall(r"(?<!\S)\./scripts/([a-z]+)", line):
-            path = ROOT / "scripts" / script
-            assert path.is_file() and path.stat().st_mode & 0o111, script
+    fenced, inline = list(fenced_lines(text)), list(inline_commands(text))
+    for words in (words for line in fenced for words in aos_commands(line)):
+        check_command_line(words)
+    for words in (words for line in inline for words in aos_commands(line)):
+        check_command_path(words)
+    for script in re.findall(r"(?<!\S)\./scripts/([a-z]+)", "\n".join([*fenced, *inline])):
+        path = ROOT / "scripts" / script
+        assert path.is_file() and path.stat().st_mode & 0o111, script

@@ -15,8 +15,12 @@ BROAD_HANDLER_PLACES = {
     "aos_cli/app.py",
     "runtime/aos_runtime/host/boundary.py",
     "runtime/aos_runtime/kernel/leader.py",
+    "runtime/aos_runtime/kernel/requests.py",
+    "runtime/aos_runtime/kernel/ticker.py",
+    "runtime/aos_runtime/daemon/gateway.py",
 }
-"""The one except of the command line, the host boundary, and the top of an instance thread."""
+"""The one except of the command line, the host boundary, and the tops of threads.  What cleans up and raises
+again is not meant."""
 
 
 def tracked_files() -> list[Path]:
@@ -41,12 +45,12 @@ def test_no_module_is_longer_than_the_limit() -> None:
     assert {name: lines for name, lines in sizes.items() if lines > MODULE_MAX_LINES} == {}
 
 
-def test_broad_handlers_stand_in_three_places_only() -> None:
+def test_broad_handlers_stand_at_three_kinds_of_edges_only() -> None:
     found = {
         path.relative_to(ROOT).as_posix()
         for path in product_modules()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ExceptHandler) and _is_broad(node.type)
+        if isinstance(node, ast.ExceptHandler) and _is_broad(node.type) and not _raises_again(node)
     }
     assert found <= BROAD_HANDLER_PLACES
 
@@ -123,6 +127,11 @@ def _is_broad(caught: ast.expr | None) -> bool:
         return True
     names = caught.elts if isinstance(caught, ast.Tuple) else [caught]
     return any(isinstance(name, ast.Name) and name.id in {"Exception", "BaseException"} for name in names)
+
+
+def _raises_again(handler: ast.ExceptHandler) -> bool:
+    last = handler.body[-1]
+    return isinstance(last, ast.Raise) and last.exc is None
 
 
 def _text(path: Path) -> str:
