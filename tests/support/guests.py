@@ -1,7 +1,7 @@
 """Small guests written in WAT: honest ones, lying ones, and whole components made of them.
 
-A guest that only has to run is a core module with a hand-made interface (`code_of`), which takes a millisecond.  One whose
-component matters goes through wit-component (`component_of`).
+A guest that only has to run is a core module with a hand-made interface (`code_of`), which takes a
+millisecond.  One whose component matters goes through wit-component (`component_of`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from wasmtime import Module, wat2wasm
 
 from aos_runtime.bus.envelope import Envelope
 from aos_runtime.capsule.capability import Capabilities
-from aos_runtime.host import Code, GuestContext, HostEngine
-from aos_runtime.host import wit
+from aos_runtime.host import Code, GuestContext, HostEngine, wit
 from aos_runtime.host.factors import FACTORS
 from aos_runtime.names import CapsuleName, PrincipalName
 from aos_runtime.store.kv import KvCase, KvRefused
@@ -121,7 +120,7 @@ def component_of(core_text: str, world: str) -> bytes:
 
 
 def world_of(*interfaces: str, packages: str = "") -> str:
-    """A world that imports these interfaces and exports what a capsule must; `packages` defines the interfaces."""
+    """A capsule's world that imports these interfaces, which `packages` defines."""
     imports = "".join(f"  import {interface};\n" for interface in interfaces)
     return f"""package test:guest;
 

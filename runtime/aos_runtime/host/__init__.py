@@ -3,7 +3,8 @@
 `HostEngine` holds the engine and its clock, `CodeCache` turns a component into `Code` (mapped from disk
 where it can be), `Instance` is one store with one guest for one (capsule, principal), and `factors` are the
 functions that a guest may call.  Nothing here knows of buses, sockets or files other than the code cache; a
-`GuestContext` brings the rest."""
+`GuestContext` brings the rest.
+"""
 
 from aos_runtime.host.boundary import Case, Err
 from aos_runtime.host.cache import CodeCache

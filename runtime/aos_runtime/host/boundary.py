@@ -3,7 +3,8 @@
 An expected failure is a returned `Err`, which the guest sees as its err arm.  What a factor raises is a bug
 of ours, or the guest's lie found by a codec: it ends the instance.  Nothing ever propagates out of a
 callback, because the C caller would take that for success: it is kept as the boundary's `fault`, a trap is
-returned, and whoever called the guest raises it again outside (cases CMP-08)."""
+returned, and whoever called the guest raises it again outside (cases CMP-08).
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class Boundary:
         self.fault: BaseException | None = None
         self.has_complained = False
         """Whether the guest has logged an error in this call: a panic does, running out of memory does
-        not."""
+        not.
+        """
 
     def guard(self, run: Callable[[int, int], None]) -> raw.HostFunction:
         """The callback that runs `run(address of raw values, their count)` and keeps what it raises."""
@@ -83,7 +85,8 @@ def ignore_drop(_environment: object, _caller: object, _address: int, _count: in
 
 def unavailable(path: str, result: wit.Type | None) -> Factor:
     """A factor for an import that is not built: answers `unknown(text)`, or stops the guest where it
-    cannot."""
+    cannot.
+    """
     text = f"{path} is not available in this runtime"
 
     def refuse(_context: GuestContext, *_arguments: Any) -> Any:

@@ -6,7 +6,8 @@ wasmtime, another CPU, cut off, flipped, forged, unreadable) makes it a miss: th
 again and the file replaced.  A folder that cannot be written costs time, never a failure (case CMP-09).
 
 File `<blake3 of the component>-<fingerprint>.cwasm`: module, interface as JSON, `_FOOTER` (their sizes,
-magic), MAC. The folder belongs to the daemon alone: nothing else may write it between check and use."""
+magic), MAC. The folder belongs to the daemon alone: nothing else may write it between check and use.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from wasmtime import Module, WasmtimeError
 
 from aos_runtime.capsule.wasm import implemented_exports
-from aos_runtime.errors import Corrupt, InvalidInput
+from aos_runtime.capsule.wasm_bytes import malformed
+from aos_runtime.errors import InvalidInput
 from aos_runtime.host import wit
 from aos_runtime.host.component import HOOK_EXPORT, take_apart
 from aos_runtime.host.engine import HostEngine
@@ -17,7 +18,8 @@ _NEEDED_EXPORTS = ("memory", "cabi_realloc", HOOK_EXPORT)
 
 class Code:
     """A core module, compiled, and what is known of its component.  Immutable; safe to share between
-    threads."""
+    threads.
+    """
 
     __slots__ = ("__weakref__", "bindings", "engine", "interface", "module")
 
@@ -37,13 +39,13 @@ def compile_component(engine: HostEngine, component: bytes) -> Code:
     """Validate and compile a component.  About a millisecond a kilobyte.
 
     InvalidInput `component-*` or `import-*` for a component that cannot run here, Corrupt
-    `component-malformed` for bytes that are none.
+    `wasm-malformed` for bytes that are none.
     """
     parts = take_apart(engine.engine, component)
     try:
         module = Module(engine.engine, parts.core)
     except WasmtimeError as error:
-        raise _unusable(str(error).strip().splitlines()[0][:300]) from error
+        raise malformed(str(error).strip().splitlines()[0][:300]) from error
     exports = frozenset(export.name for export in module.exports)
     for name in _NEEDED_EXPORTS:
         if name not in exports:
@@ -59,11 +61,3 @@ def compile_component(engine: HostEngine, component: bytes) -> Code:
         implemented=tuple(sorted(implemented_exports(parts.core))),
     )
     return Code(engine, module, interface)
-
-
-def _unusable(why: str) -> Corrupt:
-    return Corrupt(
-        "component-malformed",
-        f"not a valid component: {why}",
-        hint="build the capsule with `aos capsule build`",
-    )

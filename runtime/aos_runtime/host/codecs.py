@@ -47,7 +47,8 @@ class Case(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Err:
     """The err arm of a result.  `case` names the error's case; it is None where the error is not a variant or
-    enum."""
+    enum.
+    """
 
     case: str | None
     payload: Any = None
@@ -71,7 +72,8 @@ class Codec:
 
     def lift(self, door: Door, words: Sequence[int], i: int) -> Any:
         """Read the value whose flat form starts at the i-th 64-bit word; upper halves of 32-bit words are
-        noise."""
+        noise.
+        """
         raise NotImplementedError
 
     def lower(self, door: Door, value: Any) -> list[int]:

@@ -6,7 +6,8 @@ types, imports, exports and canonical options are all still there to be checked,
 is validated when it is compiled.
 
 This room runs nothing.  A component that is more than one core module and wit-component's glue is refused:
-the lane for those is not built yet."""
+the lane for those is not built yet.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from dataclasses import dataclass
 from wasmtime import Engine, WasmtimeError
 from wasmtime import component as wc
 
-from aos_runtime.errors import Corrupt, InvalidInput
+from aos_runtime.capsule.wasm_bytes import Cursor, malformed
+from aos_runtime.errors import InvalidInput
 from aos_runtime.host import wit
 from aos_runtime.host.read_types import read_signature
 
@@ -33,10 +35,9 @@ _HINT_REBUILD = "build the capsule with `aos capsule build`"
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """One section: its id, where it starts (with id and size), and where its content lies."""
+    """One section: its id and where its content lies."""
 
     kind: int
-    start: int
     content: int
     end: int
 
@@ -55,7 +56,7 @@ def take_apart(engine: Engine, component: bytes) -> Parts:
     """Validate a component's types and find its core module.
 
     InvalidInput `component-*` or `import-*` for a component that cannot run here, Corrupt
-    `component-malformed` for bytes that are no component.
+    `wasm-malformed` for bytes that are no component.
     """
     sections = list(_sections(component, _COMPONENT_PREAMBLE))
     core = _own_module(component, sections)
@@ -63,7 +64,7 @@ def take_apart(engine: Engine, component: bytes) -> Parts:
     try:
         described = wc.Component(engine, hollow)
     except WasmtimeError as error:
-        raise _malformed(_first_line(error)) from error
+        raise malformed(_first_line(error)) from error
     try:
         _check_hook(engine, described)
         return Parts(core=core, imports=_read_imports(engine, described))
@@ -106,9 +107,7 @@ def _hollow_module(module: bytes) -> bytes:
     for section in _sections(module, _CORE_PREAMBLE):
         content = module[section.content : section.end]
         if section.kind == _CODE:
-            count, _ = _read_size(content, 0)
-            if count > len(content):
-                raise _malformed("it counts more functions than it has bytes")
+            count = Cursor(content).count()
             content = _encode_size(count) + _TRAP_BODY * count
         out.append(_section_bytes(section.kind, content))
     return b"".join(out)
@@ -163,46 +162,25 @@ def refused_import(interface: str, name: str | None) -> InvalidInput:
 
 def _sections(data: bytes, preamble: bytes) -> Iterator[_Section]:
     if not data.startswith(preamble):
-        raise _malformed("it does not start as one")
-    at = len(preamble)
-    while at < len(data):
-        content_size, content = _read_size(data, at + 1)
-        end = content + content_size
-        if end > len(data):
-            raise _malformed("a section ends past its end")
-        yield _Section(data[at], at, content, end)
-        at = end
+        raise malformed("it does not start as a component or module must")
+    cursor = Cursor(data, len(preamble))
+    while cursor.left:
+        kind = cursor.byte()
+        content = cursor.inner(cursor.unsigned())
+        yield _Section(kind, content.at, content.end)
 
 
 def _export_names(module: bytes) -> list[str]:
     """The export names of a core module; function bodies are not looked at."""
+    names = []
     for section in _sections(module, _CORE_PREAMBLE):
         if section.kind == _EXPORTS:
-            return _read_export_names(module[section.content : section.end])
-    return []
-
-
-def _read_export_names(content: bytes) -> list[str]:
-    count, at = _read_size(content, 0)
-    names = []
-    for _ in range(count):
-        length, at = _read_size(content, at)
-        names.append(content[at : at + length].decode("utf-8", "replace"))
-        _, at = _read_size(content, at + length + 1)
+            cursor = Cursor(module, section.content, section.end)
+            for _ in range(cursor.count()):
+                names.append(cursor.text())
+                cursor.skip(1)
+                cursor.unsigned()
     return names
-
-
-def _read_size(data: bytes, at: int) -> tuple[int, int]:
-    """An unsigned LEB128 of at most 32 bits, and where it ends."""
-    value = 0
-    for i in range(5):
-        if at + i >= len(data):
-            break
-        byte = data[at + i]
-        value |= (byte & 0x7F) << 7 * i
-        if byte < 0x80:
-            return value, at + i + 1
-    raise _malformed("a size in it is cut off")
 
 
 def _encode_size(value: int) -> bytes:
@@ -220,7 +198,3 @@ def _section_bytes(kind: int, content: bytes) -> bytes:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0][:300]
-
-
-def _malformed(why: str) -> Corrupt:
-    return Corrupt("component-malformed", f"not a valid component: {why}", hint=_HINT_REBUILD)

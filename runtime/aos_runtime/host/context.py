@@ -2,7 +2,8 @@
 
 The host knows nothing of buses, databases and files.  Whoever makes an instance hands it a `GuestContext`;
 factors read it and call its ports, which are plain functions on plain values.  A context belongs to one
-(capsule, principal) for life; only `current` changes, before every hook."""
+(capsule, principal) for life; only `current` changes, before every hook.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ class GuestContext:
     """The value of one `[env]` key, secrets included."""
     log: Callable[[str, str], None]
     """`(level, message)`; level is one of trace, debug, info, warn, error.  Bounds and escapes what it is
-    given."""
+    given.
+    """
     now_ms: Callable[[], int] = _wall_clock_ms
     monotonic_ns: Callable[[], int] = time.monotonic_ns
     before_block: Callable[[], None] = _do_nothing

@@ -2,7 +2,8 @@
 
 Everything that Python reads from or writes to a guest goes through `GuestMemory`: a slice of a memoryview
 that covers the memory and nothing else, so that no pointer a guest can name reaches past it.  What a guest
-may make the host build from one call is bounded too, since lists may name the same bytes again and again."""
+may make the host build from one call is bounded too, since lists may name the same bytes again and again.
+"""
 
 from __future__ import annotations
 

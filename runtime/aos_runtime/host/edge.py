@@ -21,7 +21,8 @@ WINDOW_START = 64
 WINDOW_PAGES = 192
 WINDOW_BYTES = WINDOW_PAGES << 16
 """12 MiB: the reference's cap on guest payloads (10 MiB) and room to spare.  A larger publish is refused as
-rate-limited, which any payload over 5 MiB is (host-abi.md 1.3); a larger hook result is a trap."""
+rate-limited, which any payload over 5 MiB is (host-abi.md 1.3); a larger hook result is a trap.
+"""
 
 PUBLISH_OK = 0
 PUBLISH_CASES = (

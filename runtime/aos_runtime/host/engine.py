@@ -3,7 +3,8 @@
 One engine serves the whole process.  A thread advances its epoch, because Python cannot run a signal
 handler or a timer while a guest holds the thread (case CMP-15); every call of a guest sets how many ticks
 it may take.  Everything that belongs to the engine is closed in order, at the latest before the interpreter
-goes (case CMP-16)."""
+goes (case CMP-16).
+"""
 
 from __future__ import annotations
 
@@ -80,7 +81,8 @@ class HostEngine:
 
     def close(self) -> None:
         """Stop the clock, then drop instances, modules and engine, in that order.  Running guests are
-        stopped."""
+        stopped.
+        """
         if self._closing.is_set():
             return
         self.interrupt_all()

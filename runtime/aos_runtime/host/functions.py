@@ -2,7 +2,8 @@
 
 Source: canonical ABI, `canon lower` of a synchronous import: up to 16 flat parameters are passed as such,
 more as one pointer to a tuple; one flat result is returned as such, more through a pointer that the guest
-passes last."""
+passes last.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 A hook is one C call; `publish` comes back from inside it through the window, and every other import through
 `boundary`.  An instance that has trapped is dead: drop it and make another.  A store is used by one thread
-at a time; a second one is a bug and is refused, loudly (case CMP-14)."""
+at a time; a second one is a bug and is refused, loudly (case CMP-14).
+"""
 
 from __future__ import annotations
 

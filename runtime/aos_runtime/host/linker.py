@@ -2,7 +2,8 @@
 
 Decided once per component, from names and types alone; `Instance` turns the decision into callbacks.  A
 published interface must have the shape that was published (case CMP-01); an `astrid:*` function that is not
-built answers `unknown`; anything else does not load."""
+built answers `unknown`; anything else does not load.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """The few calls into wasmtime's C API that its Python binding does not offer or makes slow.
 
-The only module that touches the binding's private names, so that a new wasmtime has one place to break.  Rules
-of that API, each learned from a crash: in a raw value only the low 32 bits of an `i32` mean anything; a
-callback must outlive its store; a function type must outlive the call that registers it, and serves one engine
-only; a returned error or trap belongs to us and is freed.  The library is opened with `CDLL`, never `PyDLL`:
-the interpreter lock is released while a guest runs, or the clock that interrupts it could not tick.
+The only module that touches the binding's private names, so that a new wasmtime has one place to break.
+Rules of that API, each learned from a crash: in a raw value only the low 32 bits of an `i32` mean anything; a
+callback must outlive its store; a function type must outlive the call that registers it, and serves one
+engine only; a returned error or trap belongs to us and is freed.  The library is opened with `CDLL`, never
+`PyDLL`: the interpreter lock is released while a guest runs, or the clock that interrupts it could not tick.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """How a guest call can end badly, as values.
 
 A trap kills its instance and nothing else.  The text that leaves this room names the cause in a few words
-and never carries a wasm backtrace; the full text goes to the log port of the instance that trapped."""
+and never carries a wasm backtrace; the full text goes to the log port of the instance that trapped.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Interface types as values: what a component says about the functions that it imports.
 
 Read once from wasmtime's own view of a validated component, kept beside the precompiled code as JSON, and
-turned into codecs by `codecs`.  Nothing here touches guest memory."""
+turned into codecs by `codecs`.  Nothing here touches guest memory.
+"""
 
 from __future__ import annotations
 

@@ -57,7 +57,8 @@ TRAPS: dict[str, tuple[str, str, TrapReason, str]] = {
     ),
     "result string outside": (
         "",
-        f"(i32.store (i32.const 16) (i32.const {PAGE - 1})) (i32.store (i32.const 20) (i32.const 2)) (i32.const 16)",
+        f"(i32.store (i32.const 16) (i32.const {PAGE - 1})) (i32.store (i32.const 20) (i32.const 2))"
+        " (i32.const 16)",
         TrapReason.TRAP,
         "it reached outside its memory",
     ),

@@ -3,7 +3,8 @@
 A factor takes the instance's context and the lifted arguments (`codecs` says what a value looks like).
 What it returns is the ok arm, an `Err` the err arm; it raises only for bugs.  One that may wait calls
 `context.before_block()` first.  Factors do not import each other, and none knows wasmtime, the bus or a
-file."""
+file.
+"""
 
 from __future__ import annotations
 
