@@ -151,7 +151,7 @@ TOOLS_PARAMS: dict[str, type[_Params]] = {
 
 class _Head(Struct, frozen=True):
     method: Any = None
-    params: Raw | None = None
+    params: Raw = Raw(b"")
     request_id: str | UnsetType | None = UNSET
 
 
@@ -238,12 +238,12 @@ def _read_head(body: bytes) -> _Head | None:
         return None
 
 
-def _read_params(shape: type[_Params], raw: Raw | None, name: str) -> dict[str, Any] | BadRequest:
+def _read_params(shape: type[_Params], raw: Raw, name: str) -> dict[str, Any] | BadRequest:
     """Checked parameters as plain values; a message about what does not fit names the path, never the
     value.
     """
     try:
-        value = msgspec.json.decode(b"{}" if raw is None or bytes(raw) == b"null" else raw, type=shape)
+        value = msgspec.json.decode(b"{}" if bytes(raw) in (b"", b"null") else raw, type=shape)
     except msgspec.ValidationError as problem:
         return BadRequest(f"bad parameters for {name}: {problem}")
     except _NOT_JSON:
