@@ -1,8 +1,8 @@
 """Have a staged capsule activated: by the running daemon, else by a one-shot host process.
 
-Activating compiles the code and runs the lifecycle hook, which is the work of a process that hosts capsules; the
-toolchain never does it (architecture section 3, install).  After the commit the running daemon is told to load the
-new version.
+Activating compiles the code and runs the lifecycle hook, which is the work of a process that hosts
+capsules; the toolchain never does it (architecture section 3, install).  After the commit the running
+daemon is told to load the new version.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class ActivationFailed(AosError):
 
 
 def reload_capsule(home: Home, principal: PrincipalName, name: CapsuleName) -> str | None:
-    """Tell the running daemon, if any, to load the version that was committed; a sentence where it did not."""
+    """Tell the running daemon, if any, to load what was committed; a sentence where it did not."""
     return _tell(home, principal, "ReloadCapsule", name)
 
 

@@ -35,7 +35,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         status = _dispatch(list(argv), console)
         _flush()
         return status
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - the edge: every failure becomes words and a status
         return _project(error, console, list(argv))
 
 

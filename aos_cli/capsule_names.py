@@ -10,7 +10,7 @@ from aos_runtime.store.installed import list_names
 
 
 def parse_installed_name(home: Home, principal: PrincipalName, text: str) -> CapsuleName:
-    """The name of something that is installed.  InvalidInput `capsule-name`, NotFound `capsule-not-installed`."""
+    """A name that is installed.  InvalidInput `capsule-name`, NotFound `capsule-not-installed`."""
     name = parse_capsule_name(text)
     known = list_names(home, principal)
     if name not in known:

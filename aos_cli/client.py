@@ -1,8 +1,8 @@
 """Talk to the daemon of one home over its Unix socket: connect, shake hands, exchange requests.
 
-The protocol itself is `aos_runtime.wire` (sans-I/O); this module owns the socket and the clock.  Every wait has a
-deadline that the error states.  It starts no daemon (`aos_cli.autostart` does) and writes nothing to disk.
-Source: daemon-kernel.md 2.2, 2.7, 5.1; cases LST-03, DMN-03, DMN-17.
+The protocol itself is `aos_runtime.wire` (sans-I/O); this module owns the socket and the clock.  Every
+wait has a deadline that the error states.  It starts no daemon (`aos_cli.autostart` does) and writes
+nothing to disk. Source: daemon-kernel.md 2.2, 2.7, 5.1; cases LST-03, DMN-03, DMN-17.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from aos_runtime.wire.frames import (
     FrameDecoder,
     encode_frame,
 )
-from aos_runtime.wire.handshake import ClientHandshake, ServerHello
+from aos_runtime.wire.handshake_client import ClientHandshake, ServerHello
 from aos_runtime.wire.methods import INACTIVITY_TIMEOUT_S, TOTAL_TIMEOUT_S
 
 CONNECT_TIMEOUT_S = 5.0
@@ -135,8 +135,8 @@ class Connection:
 def connect(home: Home, principal: PrincipalName, *, workspace: Path | None = None) -> Connection:
     """Connect to the daemon of `home` as `principal`, signing with its key where there is one.
 
-    Unavailable `daemon-not-running` only where the socket is absent or refuses; every other failure has its own
-    code, because taking a busy daemon for a dead one breeds daemons (case DMN-03).
+    Unavailable `daemon-not-running` only where the socket is absent or refuses; every other failure has
+    its own code, because taking a busy daemon for a dead one breeds daemons (case DMN-03).
     """
     stream = _open_socket(home)
     try:

@@ -1,7 +1,8 @@
 """What must be agreed to before an install, and the question that asks for it.
 
-A signature says who built, consent says what was agreed (architecture, "Signature and consent").  `decide` is pure;
-`obtain_consent` shows and asks.  Everything shown came out of an archive and is escaped.
+A signature says who built, consent says what was agreed (architecture, "Signature and
+consent").  `decide` is pure; `obtain_consent` shows and asks.  Everything shown came out of an archive
+and is escaped.
 """
 
 from __future__ import annotations
@@ -112,7 +113,9 @@ def obtain_consent(stage: Stage, answers: Answers, console: Console) -> bool:
         if console.confirm("Install it?", default=False):
             return True
         raise Denied(
-            "approval-declined", f"capsule `{stage.name}` was not installed", hint="nothing was changed"
+            "approval-declined",
+            f"capsule `{stage.name}` was not installed",
+            hint="nothing was changed",
         )
     if decision is Decision.REFUSED:
         raise _refused(stage, trusted=trusted, answers=answers)
@@ -126,7 +129,7 @@ def _refused(stage: Stage, *, trusted: bool, answers: Answers) -> Denied:
     return Denied(
         "approval-needed",
         f"capsule `{stage.name}` needs an approval, because {why}{alone}",
-        hint=f"look at what it asks for, then pass {flag} to approve digest {short_digest(stage.content_digest)}",
+        hint=f"read what it asks for, then pass {flag} to approve {short_digest(stage.content_digest)}",
         name=stage.name,
         content_digest=stage.content_digest,
         signer=stage.signer,

@@ -1,8 +1,8 @@
 """Start the daemon of a home and wait until it is ready.
 
-The child gets nothing of the caller: its descriptors 0 to 2 are the null device or its own boot log, no other
-descriptor is inherited, its folder is `/` and it has its own session (case DMN-10).  A start that fails shows the
-end of what the daemon wrote.  Source: daemon-kernel.md 1.7.
+The child gets nothing of the caller: its descriptors 0 to 2 are the null device or its own boot log, no
+other descriptor is inherited, its folder is `/` and it has its own session (case DMN-10).  A start that
+fails shows the end of what the daemon wrote.  Source: daemon-kernel.md 1.7.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from aos_cli.console import get_console
 from aos_cli.render.errors import signal_name
 from aos_cli.start_fence import hold_fence
 from aos_runtime.config import load_settings
-from aos_runtime.errors import Conflict, Unavailable
+from aos_runtime.errors import Unavailable
 from aos_runtime.home import HOME_VARIABLE, Home
+from aos_runtime.store.files import is_locked
 from aos_runtime.store.layout import open_home
-from aos_runtime.store.run import LivenessState, read_liveness
+from aos_runtime.store.run import Liveness, liveness, observe
 
 _PAUSE_S = 0.01
 _TAIL_BYTES = 4096
@@ -74,20 +75,30 @@ def start_daemon(
 
 
 def _already_there(home: Home, timeout_s: float) -> Started | None:
-    """The daemon that runs or is coming up; None where one may be started."""
-    liveness = read_liveness(home)
+    """The daemon that runs or is coming up; None where one may be started.
+
+    Unavailable `daemon-start-timeout` where one holds the lock and does not get ready, or is ending and
+    does not.
+    """
     end = time.monotonic() + timeout_s
-    while liveness.state is LivenessState.STARTING and time.monotonic() < end:
+    while True:
+        seen = observe(home)
+        pid = None if seen.process is None else seen.process.pid
+        if seen.liveness is Liveness.RUNNING:
+            return Started(pid=pid, was_running=True)
+        if not is_locked(home.lock_file) and (seen.process is None or seen.liveness is Liveness.STOPPED):
+            return None
+        if time.monotonic() >= end:
+            raise _not_ready(home, pid, timeout_s)
         time.sleep(_PAUSE_S)
-        liveness = read_liveness(home)
-    if liveness.state is LivenessState.RUNNING:
-        return Started(pid=liveness.pid, was_running=True)
-    if liveness.state is LivenessState.STOPPED:
-        return None
-    raise Conflict(
-        "daemon-state-unknown",
-        f"cannot tell whether a daemon runs on this home: {liveness.reason}",
-        hint="run `aos restart`; nothing was changed",
+
+
+def _not_ready(home: Home, pid: int | None, timeout_s: float) -> Unavailable:
+    return Unavailable(
+        "daemon-start-timeout",
+        f"the daemon (pid {pid}) was not ready within {timeout_s:g} s",
+        hint=f"it may still come up: look at `aos status` and at {home.daemon_log}, or run `aos restart`",
+        pid=pid,
     )
 
 
@@ -130,18 +141,13 @@ def _wait_ready(home: Home, child: subprocess.Popen[bytes], boot_log: _BootLog, 
     while True:
         if child.poll() is not None:
             raise _exited(home, child.returncode, boot_log)
-        if read_liveness(home).state is LivenessState.RUNNING:
+        if liveness(home) is Liveness.RUNNING:
             # ours: Popen complains about a child that outlives it, and this one is meant to
             child.returncode = 0
             return
         if time.monotonic() >= end:
             child.returncode = 0
-            raise Unavailable(
-                "daemon-start-timeout",
-                f"the daemon (pid {child.pid}) was not ready within {timeout_s:g} s",
-                hint=f"it may still come up: look at `aos status` and at {home.daemon_log}",
-                pid=child.pid,
-            )
+            raise _not_ready(home, child.pid, timeout_s)
         time.sleep(_PAUSE_S)
 
 

@@ -1,12 +1,11 @@
 """Stop the daemon of a home, and say so only when it is gone.
 
-Asked over the socket first; where it does not end in time, by signal, and only a process that is proven to be the
-one that was recorded (case DMN-06, DMN-07).  Source: daemon-kernel.md 1.7.
+Asked over the socket first; where it does not end in time, by signal, and only a process that is proven
+to be the one that was recorded (case DMN-06, DMN-07).  Source: daemon-kernel.md 1.7.
 """
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from dataclasses import dataclass
@@ -19,7 +18,9 @@ from aos_runtime.config import load_settings
 from aos_runtime.errors import AosError, Conflict, Unavailable
 from aos_runtime.home import Home
 from aos_runtime.names import PrincipalName
-from aos_runtime.store.run import LivenessState, is_lock_free, is_recorded_process, read_liveness
+from aos_runtime.store.files import is_locked
+from aos_runtime.store.processes import Identity, ProcessRecord, identify, send_signal
+from aos_runtime.store.run import read_process, sweep_stale
 
 _PAUSE_S = 0.02
 _SIGNAL_GRACE_S = 3.0
@@ -46,39 +47,42 @@ class Stopped:
 def stop_daemon(home: Home, principal: PrincipalName) -> Stopped:
     """Stop the daemon and wait until its process is gone and its lock is free.
 
-    Conflict `daemon-unidentified` where something holds the lock that cannot be proven to be our daemon: nothing is
-    signalled.  Unavailable `daemon-still-alive` where even SIGKILL did not end it.
+    Conflict `daemon-unidentified` where something holds the lock that cannot be proven to be our daemon:
+    nothing is signalled.  Unavailable `daemon-still-alive` where even SIGKILL did not end it.
     """
     timeout_s = load_settings(home).daemon_shutdown_s
     with hold_fence(home, timeout_s=timeout_s):
-        liveness = read_liveness(home)
-        if liveness.state is LivenessState.STOPPED:
+        record = read_process(home)
+        if _is_gone(home, record):
+            sweep_stale(home)
             return Stopped(ending=Ending.NOT_RUNNING, pid=None)
         with get_console().progress("Stopping the daemon"):
-            return _stop(home, principal, liveness.pid, timeout_s)
+            ending = _stop(home, principal, record, timeout_s)
+        return Stopped(ending=ending, pid=None if record is None else record.pid)
 
 
-def _stop(home: Home, principal: PrincipalName, pid: int | None, timeout_s: float) -> Stopped:
+def _stop(home: Home, principal: PrincipalName, record: ProcessRecord | None, timeout_s: float) -> Ending:
     asked = _ask(home, principal)
-    if _wait_gone(home, timeout_s if asked is None else 0.0):
-        return Stopped(ending=Ending.ASKED, pid=pid)
-    if pid is None or not is_recorded_process(home):
+    if _wait_gone(home, record, timeout_s if asked is None else 0.0):
+        return Ending.ASKED
+    if record is None or identify(record) is not Identity.OURS:
         raise _unidentified(home, asked)
     get_console().warn(
-        f"the daemon (pid {pid}) did not end by itself within {timeout_s:g} s"
+        f"the daemon (pid {record.pid}) did not end within {timeout_s:g} s of being asked"
         if asked is None
-        else f"the daemon (pid {pid}) cannot be asked to stop: {asked.message}"
+        else f"the daemon (pid {record.pid}) cannot be asked to stop: {asked.message}"
     )
     for number, ending in ((signal.SIGTERM, Ending.TERMINATED), (signal.SIGKILL, Ending.KILLED)):
-        if is_recorded_process(home):
-            _signal(pid, number)
-        if _wait_gone(home, _SIGNAL_GRACE_S):
-            return Stopped(ending=ending, pid=pid)
+        get_console().note(f"Sending {number.name} to process {record.pid}.")
+        send_signal(record, number)
+        if _wait_gone(home, record, _SIGNAL_GRACE_S):
+            sweep_stale(home)
+            return ending
     raise Unavailable(
         "daemon-still-alive",
-        f"the daemon (pid {pid}) is still there after SIGKILL",
+        f"the daemon (pid {record.pid}) is still there after SIGKILL",
         hint="its process may hang in the kernel: look at `ps`, or restart the machine",
-        pid=pid,
+        pid=record.pid,
     )
 
 
@@ -92,21 +96,20 @@ def _ask(home: Home, principal: PrincipalName) -> AosError | None:
     return None
 
 
-def _wait_gone(home: Home, timeout_s: float) -> bool:
-    """Whether process and lock are gone before `timeout_s` seconds have passed."""
+def _is_gone(home: Home, record: ProcessRecord | None) -> bool:
+    """Whether nothing holds the lock and the recorded process has ended (or its id is another's now)."""
+    if is_locked(home.lock_file):
+        return False
+    return record is None or identify(record) in (Identity.GONE, Identity.FOREIGN)
+
+
+def _wait_gone(home: Home, record: ProcessRecord | None, timeout_s: float) -> bool:
     end = time.monotonic() + timeout_s
-    while not (is_lock_free(home) and not is_recorded_process(home)):
+    while not _is_gone(home, record):
         if time.monotonic() >= end:
             return False
         time.sleep(_PAUSE_S)
     return True
-
-
-def _signal(pid: int, number: signal.Signals) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return
 
 
 def _unidentified(home: Home, asked: AosError | None) -> AosError:

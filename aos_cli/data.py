@@ -12,6 +12,9 @@ from aos_runtime.errors import NotFound
 
 Kind = Literal["templates", "completions"]
 
+SCRIPT_FILES = {"bash": "aos.bash", "zsh": "_aos", "fish": "aos.fish", "powershell": "aos.ps1"}
+"""Which file of `completions` belongs to which shell."""
+
 
 def data_folder(kind: Kind) -> Path:
     """The folder of one kind of data file.  NotFound `data-missing` where the installation is incomplete."""

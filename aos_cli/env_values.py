@@ -1,9 +1,9 @@
 """The `[env]` values of an install: from the command line, the environment, a prompt or the default.
 
-Order: `--var`, AOS_VAR_<KEY>, ASTRID_VAR_<KEY>, what is stored already, a prompt where a terminal is there, the
-manifest's default.  What is still missing is one error that lists every key and how to supply it (cases INS-08,
-INS-11, INS-12).  Values of secrets appear in no message.
-Source: seed capsule-forge section 6, build-install.md 5.15.
+Order: `--var`, AOS_VAR_<KEY>, ASTRID_VAR_<KEY>, what is stored already, a prompt where a terminal is
+there, the manifest's default.  What is still missing is one error that lists every key and how to supply
+it (cases INS-08, INS-11, INS-12).  Values of secrets appear in no message. Source: seed capsule-forge
+section 6, build-install.md 5.15.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class Collected:
 
 
 def parse_variables(pairs: Sequence[str]) -> dict[str, str]:
-    """`--var KEY=VALUE` words as a table.  InvalidInput `env-variable` for a word without `=` or a key given twice."""
+    """`--var KEY=VALUE` words as a table.  InvalidInput `env-variable` for a word without `=` or a key
+    given twice.
+    """
     found: dict[str, str] = {}
     issues = []
     for pair in pairs:
@@ -102,7 +104,8 @@ def collect_env(
     _check_declared(variables, rows)
     values: dict[EnvKey, object] = {}
     secrets: dict[EnvKey, str] = {}
-    missing, issues = [], []
+    missing: list[EnvRow] = []
+    issues: list[Issue] = []
     for row in prompt_order(rows):
         kept = row.key in stored_secrets if row.is_secret else row.key in stored
         text = variables.get(row.key, from_environment(row.key, environ))
@@ -181,7 +184,7 @@ def _raise_for(issues: list[Issue], missing: list[EnvRow]) -> None:
         raise InvalidInput(
             "env-missing",
             "the capsule needs values that were not given",
-            hint="give each with the variable or option that stands behind it, or run it in a terminal to be asked",
+            hint="give each with what stands behind it, or run it in a terminal to be asked",
             issues=[Issue(message=describe_missing(row)) for row in sorted(missing, key=lambda row: row.key)],
             missing=sorted(row.key for row in missing),
         )

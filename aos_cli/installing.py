@@ -1,26 +1,30 @@
 """Install one archive: stage, consent, values, activate, commit, reload.
 
-One way for every source (architecture section 3).  A failure or Ctrl-C before the commit drops the stage and leaves
-the old version serving; nothing after the commit can take it back.
+One way for every source (architecture section 3).  A failure or Ctrl-C before the commit drops the stage
+and leaves the old version serving; nothing after the commit can take it back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from aos_cli.activation import Activated, activate, reload_capsule
+from aos_cli.build.scaffold import list_kinds
 from aos_cli.consent import Answers, is_trusted, obtain_consent
 from aos_cli.console import Console
 from aos_cli.env_values import Collected, collect_env, make_asker
 from aos_cli.render.capsules import permission_documents
+from aos_runtime.errors import AosError
 from aos_runtime.home import Home
 from aos_runtime.names import PrincipalName
 from aos_runtime.store.commit import Approval, commit
 from aos_runtime.store.env import read_env
 from aos_runtime.store.installed import Installed
+from aos_runtime.store.names_index import rebuild
 from aos_runtime.store.origin import Phase, Provenances
 from aos_runtime.store.receipts import ApprovalSource
 from aos_runtime.store.secrets import list_secrets
@@ -98,6 +102,7 @@ def install_archive(order: Order, console: Console) -> Report:
             env=collected.changes,
             source_text=order.source_text,
         )
+    _index_names(order.home)
     problem = reload_capsule(order.home, order.principal, installed.name)
     return Report(
         installed=installed,
@@ -108,6 +113,12 @@ def install_archive(order: Order, console: Console) -> Report:
         origin=origin,
         reload_problem=problem,
     )
+
+
+def _index_names(home: Home) -> None:
+    """Let shell completion know the templates; best effort, the install is done."""
+    with suppress(AosError):
+        rebuild(home, templates=list_kinds())
 
 
 def _approval(origin: Provenances, *, approved: bool) -> ApprovalSource:

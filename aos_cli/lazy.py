@@ -1,13 +1,14 @@
 """Typer commands made on demand from the table in `aos_cli.tree`, with the global options on every level.
 
-Why not plain Typer groups: a group that knows its commands has imported them all, and `aos status` must not pay
-for what `aos capsule install` needs.  Values of plain types are converted here, because Typer's own conversion
-imports pydantic (50 ms) for every string.  This module draws help and knows no command.
+Why not plain Typer groups: a group that knows its commands has imported them all, and `aos status` must
+not pay for what `aos capsule install` needs.  Values of plain types are converted here, because Typer's
+own conversion imports pydantic (50 ms) for every string.  This module draws help and knows no command.
 """
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -33,41 +34,57 @@ _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 class PlainRuntimeParam(RuntimeParam):
-    """Conversion of str, int, float and lists of them, without pydantic."""
+    """Conversion of str, bool, int, float and lists of them, without pydantic."""
 
     def _coerce_value(self, value: Any, param: Any, ctx: Context) -> Any:
         if isinstance(value, (list, tuple)):
-            return [self._one(item, param, ctx) for item in value]
-        return self._one(value, param, ctx)
+            return [self._convert(item, param, ctx) for item in value]
+        return self._convert(value, param, ctx)
 
-    def _one(self, value: Any, param: Any, ctx: Context) -> Any:
-        kind = self.annotation
-        plain = next((wanted for wanted in (int, float) if kind in (wanted, list[wanted])), str)
+    def _convert(self, value: Any, param: Any, ctx: Context) -> Any:
+        if self.annotation in (int, float):
+            return self._convert_number(value, param, ctx)
+        return bool(value) if self.annotation is bool else str(value)
+
+    def _convert_number(self, value: Any, param: Any, ctx: Context) -> int | float:
+        is_whole = self.annotation is int
         try:
-            converted = plain(value)
+            number: int | float = int(value) if is_whole else float(value)
         except ValueError:
-            wanted = "a whole number" if plain is int else "a number"
+            wanted = "a whole number" if is_whole else "a number"
             raise BadParameter(f"{value!r} is not {wanted}", ctx=ctx, param=param) from None
         low, high = self.parameter_info.min, self.parameter_info.max
-        if (low is not None and converted < low) or (high is not None and converted > high):
+        if not (low is None or number >= low) or not (high is None or number <= high):
             bounds = f"at least {low:g}" if high is None else f"between {low or 0:g} and {high:g}"
             raise BadParameter(f"{value!r} is out of range: {bounds}", ctx=ctx, param=param)
-        return converted
+        return number
 
 
-_PLAIN = (str, int, float, list[str], list[int])
+_PLAIN = (str, bool, int, float, list[str])
 
 
-def _make_lean(command: Command) -> None:
-    for param in command.params:
-        descriptor = getattr(param, "type_descriptor", None)
-        if descriptor is None or descriptor.annotation not in _PLAIN:
-            continue
-        info = descriptor.parameter_info
-        if info.parser is None and not descriptor.is_choice:
-            param._runtime_param = PlainRuntimeParam(  # type: ignore[attr-defined]
-                parameter_info=info, annotation=descriptor.annotation
+def _make_lean(params: Iterable[Any]) -> None:
+    """Give every parameter of a plain type its conversion beforehand."""
+    for param in params:
+        descriptor = param.type_descriptor
+        if (
+            descriptor.annotation in _PLAIN
+            and descriptor.parameter_info.parser is None
+            and not descriptor.is_choice
+        ):
+            param._runtime_param = PlainRuntimeParam(
+                parameter_info=descriptor.parameter_info, annotation=descriptor.annotation
             )
+
+
+class _LeanHelp:
+    """Mixed into commands: the help option, which Typer makes by itself, is converted plainly as well."""
+
+    def get_help_option(self, ctx: Context) -> Any:
+        option = super().get_help_option(ctx)  # type: ignore[misc]
+        if option is not None and option._runtime_param is None:
+            _make_lean([option])
+        return option
 
 
 # The global options
@@ -123,13 +140,15 @@ def _set_no_input(value: bool) -> bool:
 
 
 def _global_options(
-    format: Annotated[
+    output_format: Annotated[
         str | None,
         typer.Option(
             "--format", metavar="FORMAT", help="Form of the result: pretty or json.", callback=_set_format
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Same as --format json.", callback=_set_json)] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Same as --format json.", callback=_set_json)
+    ] = False,
     principal: Annotated[
         str | None,
         typer.Option(
@@ -176,7 +195,7 @@ def global_params() -> list[Any]:
     if not _shared_params:
         info = CommandInfo(callback=_global_options, name="global")
         command = get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode=None)
-        _make_lean(command)
+        _make_lean(command.params)
         for param in command.params:
             param.expose_value = False
             _shared_params.append(param)
@@ -225,7 +244,7 @@ def _write_prose(prose: str, formatter: HelpFormatter) -> None:
         formatter.write_text(prose.replace("`", ""))
 
 
-class LeanCommand(TyperCommand):
+class LeanCommand(_LeanHelp, TyperCommand):
     """A command whose help is plain text: usage, prose, options, examples."""
 
     def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
@@ -236,7 +255,7 @@ class LeanCommand(TyperCommand):
         _write_examples(examples, formatter)
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(_LeanHelp, TyperGroup):
     """A group that knows its commands by name and makes one when it is asked for."""
 
     def __init__(self, entry: Entry, **attributes: Any) -> None:
@@ -304,5 +323,5 @@ def make_command(entry: Entry) -> Command:
     )
     command = get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode=None)
     command.params.extend(global_params())
-    _make_lean(command)
+    _make_lean(command.params)
     return command

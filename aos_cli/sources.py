@@ -25,7 +25,8 @@ class Source:
 def expand_source(text: str, start: Path) -> tuple[Source, ...]:
     """The archives or the project that one SOURCE word names, sorted by name.
 
-    NotFound `source-missing`; InvalidInput `source-remote` or `source-kind` where it cannot be installed from.
+    NotFound `source-missing`; InvalidInput `source-remote` or `source-kind` where it cannot be installed
+    from.
     """
     if text.startswith(_REMOTE) and not (start / text).exists():
         raise InvalidInput(

@@ -1,8 +1,9 @@
-"""One starter at a time per home: a lock outside the home, held only while a daemon is being started or stopped.
+"""One starter at a time per home: a lock outside the home, held only while a daemon is being started or
+stopped.
 
-It lives in the temporary folder because the home may not exist yet (daemon-kernel.md 1.7).  The daemon's own
-singleton lock is what makes two daemons impossible; this one makes two starters wait for each other instead of
-racing.
+It lives in the temporary folder because the home may not exist yet (daemon-kernel.md 1.7).  The daemon's
+own singleton lock is what makes two daemons impossible; this one makes two starters wait for each other
+instead of racing.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _PAUSE_S = 0.05
 
 @contextmanager
 def hold_fence(home: Home, *, timeout_s: float) -> Iterator[None]:
-    """Hold the fence of `home`.  Unavailable `start-busy` where another aos holds it for longer than `timeout_s`."""
+    """Hold the fence of `home`.  Unavailable `start-busy` where another aos holds it over `timeout_s`."""
     handle = _open(home)
     try:
         _lock(handle, timeout_s)

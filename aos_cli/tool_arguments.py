@@ -1,7 +1,8 @@
 """The arguments of a tool call from what was typed, and their check against the tool's schema.
 
-`--arg key=value` is converted by the type that the schema gives the key, `key:=json` is taken as JSON, `--input` is
-the whole object; later ones win over `--input`.  Pure but for `read_input`, which reads a file or stdin.
+`--arg key=value` is converted by the type that the schema gives the key, `key:=json` is taken as JSON,
+`--input` is the whole object; later ones win over `--input`.  Pure but for `read_input`, which reads a
+file or stdin.
 """
 
 from __future__ import annotations
@@ -112,25 +113,20 @@ def _as_kind(text: str, kind: str) -> Any:
         value = json.loads(text)
     except ValueError:
         return _NOTHING
-    return value if isinstance(value, {"array": list, "object": dict}[kind]) else _NOTHING
+    fits = isinstance(value, list) if kind == "array" else isinstance(value, dict)
+    return value if fits else _NOTHING
 
 
 def _as_number(text: str, kind: str) -> Any:
     try:
-        return int(text)
+        number = int(text) if kind == "integer" or text.lstrip("+-").isdigit() else float(text)
     except ValueError:
-        pass
-    if kind == "number":
-        try:
-            value = float(text)
-        except ValueError:
-            return _NOTHING
-        return value if math.isfinite(value) else _NOTHING
-    return _NOTHING
+        return _NOTHING
+    return number if math.isfinite(number) else _NOTHING
 
 
 def check_arguments(arguments: Mapping[str, Any], schema: Schema) -> None:
-    """Check the arguments against the tool's input schema.  InvalidInput `tool-arguments` with every violation.
+    """Check the arguments against the tool's schema.  InvalidInput `tool-arguments` with all violations.
 
     A schema that is itself broken checks nothing: the tool will say what it wants.
     """

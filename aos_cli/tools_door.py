@@ -1,6 +1,7 @@
 """The caller's side of the door for tools: open it, list, find, call, cancel.
 
-`open_door` starts an ephemeral daemon where none runs (only `aos tool ...` does that) and says so in one line.
+`open_door` starts an ephemeral daemon where none runs (only `aos tool ...` does that) and says so in one
+line.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def open_door(*, start: bool) -> Connection:
             raise
     from aos_cli.daemon_start import start_daemon
 
-    started = start_daemon(home, invocation.environ, ephemeral=True)
+    started = start_daemon(home, invocation.environ, ephemeral=True, workspace=workspace)
     if not started.was_running:
         get_console().note(f"Started an ephemeral daemon (pid {started.pid}); it stops when nobody uses it.")
     return connect(home, principal, workspace=workspace)

@@ -1,7 +1,8 @@
 """Which folder `cwd://` means for this caller.
 
-The nearest folder upward that holds `.aos` or `.git`, else none (architecture, "What a guest can reach").  A folder
-that the daemon would refuse is no workspace: `/`, the user's home folder, anything around or inside AOS_HOME.
+The nearest folder upward that holds `.aos` or `.git`, else none (architecture, "What a guest can
+reach").  A folder that the daemon would refuse is no workspace: `/`, the user's home folder, anything
+around or inside AOS_HOME.
 """
 
 from __future__ import annotations
@@ -20,8 +21,7 @@ def is_refused(folder: Path, home: Home, user_home: Path | None) -> bool:
     root = home.root.resolve()
     return (
         folder == Path(folder.anchor)
-        or folder == user_home
-        or folder == root
+        or folder in (user_home, root)
         or root in folder.parents
         or folder in root.parents
     )

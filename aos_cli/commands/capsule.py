@@ -18,11 +18,11 @@ from aos_cli.render.capsules import (
     show_document,
 )
 from aos_cli.render.units import plural
+from aos_runtime.capsule.manifest import MANIFEST_FILE
 from aos_runtime.errors import Corrupt
 from aos_runtime.store.env import read_env
 from aos_runtime.store.files import read_bounded
 from aos_runtime.store.installed import (
-    MANIFEST_FILE,
     MAX_MANIFEST_BYTES,
     Broken,
     Installed,
@@ -38,8 +38,8 @@ CAPSULE_HELP = "Name of an installed capsule."
 def list_capsules() -> None:
     """List the capsules that are installed for the principal; -v shows each in full.
 
-    Works without a daemon. A capsule that cannot be read is listed as broken with the reason. JSON: an array of
-    {name, version, state, description, principal, origin, source, wasm_hash, tools, ...}.
+    Works without a daemon. A capsule that cannot be read is listed as broken with the reason. JSON: an
+    array of {name, version, state, description, principal, origin, source, wasm_hash, tools, ...}.
 
     Examples:
       aos capsule list
@@ -66,9 +66,9 @@ def list_capsules() -> None:
 def show(name: Annotated[str, typer.Argument(metavar="NAME", help=CAPSULE_HELP)]) -> int:
     """Show one installed capsule: versions, origin, tools, permissions, topics, env.
 
-    Everything is compared with what was approved at install; a difference is shown and the exit status is 1.
-    Values of secrets are never shown. JSON: {name, version, source, wasm_hash, installed_at, updated_at, manifest,
-    permissions, intact, ...}.
+    Everything is compared with what was approved at install; a difference is shown and the exit status is
+    1. Values of secrets are never shown. JSON: {name, version, source, wasm_hash, installed_at,
+    updated_at, manifest, permissions, intact, ...}.
 
     Examples:
       aos capsule show my-capsule

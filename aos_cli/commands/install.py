@@ -43,10 +43,10 @@ def install(
 ) -> int:
     """Install capsules for the principal; one that is installed already is replaced.
 
-    What was built here and asks for nothing new installs silently. Anything else is shown and needs a yes: -y for
-    more permissions, --approve-untrusted for a foreign origin. Installed again with --var, only the value changes.
-    Several sources: each is tried, and the exit status is 1 where one failed. JSON: the install record, or
-    {installed, failed, total} for several.
+    What was built here and asks for nothing new installs silently. Anything else is shown and needs a
+    yes: -y for more permissions, --approve-untrusted for a foreign origin. Installed again with --var,
+    only the value changes. Several sources: each is tried, and the exit status is 1 where one failed.
+    JSON: the install record, or {installed, failed, total} for several.
 
     Examples:
       aos capsule install ./dist/my-capsule.capsule
@@ -54,7 +54,7 @@ def install(
       AOS_VAR_API_KEY=... aos capsule install search.capsule -y
       aos capsule install ./downloads --approve-untrusted
     """
-    console, invocation = get_console(), get_invocation()
+    console = get_console()
     answers = Answers(
         yes=yes, approve_untrusted=approve_untrusted, interactive=console.interactive and not yes
     )
@@ -117,10 +117,28 @@ def _archive_of(source: Source) -> Iterator[Path]:
     if not source.is_project:
         yield source.path
         return
-    from aos_cli.commands.build import build_project
-
     with tempfile.TemporaryDirectory(prefix="aos-install-") as folder:
-        yield build_project(source.path, Path(folder))
+        yield _build(source.path, Path(folder))
+
+
+def _build(project: Path, output: Path) -> Path:
+    from aos_cli.build.pipeline import Request, build_project
+    from aos_runtime.store.keys import load_runtime_seed
+    from aos_runtime.store.layout import open_home
+
+    invocation = get_invocation()
+    open_home(invocation.home, create=True)
+    request = Request(
+        folder=project,
+        output=output,
+        debug=False,
+        locked=False,
+        offline=False,
+        strict=False,
+        compression="gzip",
+        seed=load_runtime_seed(invocation.home, create=True),
+    )
+    return build_project(request, environ=invocation.environ, console=get_console()).path
 
 
 def _show_one(console: Console, report: Report) -> int:
@@ -137,7 +155,7 @@ def _say_installed(console: Console, report: Report) -> None:
     change = {
         "install": f"Installed {installed.name} {version}",
         "upgrade": f"Upgraded {installed.name} from {safe(report.previous_version or '')} to {version}",
-        "downgrade": f"Replaced {installed.name} {safe(report.previous_version or '')} by the older {version}",
+        "downgrade": f"Replaced {installed.name} {safe(report.previous_version or '')} by older {version}",
         "reinstall": f"Installed {installed.name} {version} again",
     }[report.phase.value]
     console.success(f"{change}.")

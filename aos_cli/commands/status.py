@@ -1,4 +1,6 @@
-"""`aos status` and `aos ps`: what the daemon says of itself.  They never start one and never write (LST-14, LST-15)."""
+"""`aos status` and `aos ps`: what the daemon says of itself.  They never start one and never write
+(LST-14, LST-15).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from aos_cli.client import STATUS_TIMEOUT_S, connect
-from aos_cli.console import Console, get_console
+from aos_cli.console import Console, get_console, safe
 from aos_cli.invocation import get_invocation
 from aos_cli.render.status import (
     capsule_rows,
@@ -33,10 +35,11 @@ def _ask_daemon() -> dict[str, Any]:
 
 def _absent_state() -> tuple[str, str]:
     """State and sentence where nothing answers: stopped, starting or unknown, from the run files."""
-    from aos_runtime.store.run import read_liveness
+    from aos_runtime.store.run import Liveness, observe
 
-    liveness = read_liveness(get_invocation().home)
-    return liveness.state.value, liveness.reason
+    seen = observe(get_invocation().home)
+    state = Liveness.STARTING if seen.liveness is Liveness.RUNNING else seen.liveness
+    return state.value, seen.reason or ""
 
 
 def status(
@@ -46,8 +49,9 @@ def status(
 ) -> int:
     """Say whether the daemon runs, and how it and its capsules are.
 
-    Exit status 0 also where it is stopped, unless --check is given. JSON: {"state": "stopped"}, or {"state":
-    "running", "daemon": {pid, uptime_secs, version, aos_version, connected_clients, loaded_capsules, capsules, ...}}.
+    Exit status 0 also where it is stopped, unless --check is given. JSON: {"state": "stopped"}, or
+    {"state": "running", "daemon": {pid, uptime_secs, version, aos_version, connected_clients,
+    loaded_capsules, capsules, ...}}.
 
     Examples:
       aos status
@@ -78,7 +82,7 @@ def _show_absent(console: Console, *, check: bool) -> int:
         console.json({"state": state, "reason": reason} if reason else {"state": state})
     else:
         words = {"stopped": "The daemon is not running.", "starting": "The daemon is starting."}
-        console.data(words.get(state, f"The daemon's state is unknown: {reason}."))
+        console.data(words.get(state, f"The daemon's state is unknown: {safe(reason)}."))
         if state == "stopped":
             console.hint("start it with `aos start`")
     return 1 if check else 0
@@ -87,8 +91,8 @@ def _show_absent(console: Console, *, check: bool) -> int:
 def ps() -> None:
     """List the capsules that the daemon runs, with their calls, errors, queue depth and drops.
 
-    JSON: an array of {capsule, state, version, principal, calls, errors, denied, queue_depth, drops}; empty where
-    no daemon runs.
+    JSON: an array of {capsule, state, version, principal, calls, errors, denied, queue_depth, drops};
+    empty where no daemon runs.
 
     Examples:
       aos ps

@@ -9,7 +9,7 @@ import typer
 
 from aos_cli.client import reply_error
 from aos_cli.console import Console, get_console, safe
-from aos_cli.render.tools import decode_content, normal_schema, render_answer
+from aos_cli.render.tools import decode_content, decode_text, normal_schema
 from aos_cli.tool_arguments import build_arguments, check_arguments, read_input
 from aos_cli.tools_door import (
     NO_START_HELP,
@@ -53,9 +53,10 @@ def call(
 ) -> int:
     """Call a tool and print its answer.
 
-    Arguments are checked against the tool's schema before anything is sent. An answer that is one JSON string
-    is printed decoded. Exit status 1 where the tool says that it failed. JSON: {call_id, tool, capsule, content,
-    value, is_error, duration_ms}, where value is the content parsed as JSON where it is JSON.
+    Arguments are checked against the tool's schema before anything is sent. An answer that is one JSON
+    string is printed decoded. Exit status 1 where the tool says that it failed. JSON: {call_id, tool,
+    capsule, content, value, is_error, duration_ms}, where value is the content parsed as JSON where it is
+    JSON.
 
     Examples:
       aos tool call hello --arg name=Ada
@@ -79,27 +80,18 @@ def call(
 
 def _show(console: Console, name: str, answer: Mapping[str, Any], *, raw: bool) -> int:
     content = str(answer["content"])
+    shown = content if raw else decode_text(content)
     failed = bool(answer.get("is_error"))
     if console.is_json:
-        console.json({"tool": name, **answer, "is_error": failed, "value": decode_content(content)})
+        document = {"tool": name, **answer, "content": shown, "is_error": failed}
+        console.json({**document, "value": decode_content(content)})
     elif failed:
-        console.error(f"tool `{name}` failed: {render_answer(content)}")
+        console.error(f"tool `{name}` failed: {safe(shown, keep_lines=True)}")
     else:
-        console.data(_text(console, content, raw=raw))
+        console.data(safe(shown, keep_lines=True) if console.stdout_is_terminal else shown)
     duration = answer.get("duration_ms")
     if isinstance(duration, (int, float)):
         console.detail(
             f"{safe(str(answer.get('capsule') or 'unknown capsule'))} answered in {duration:.1f} ms"
         )
     return 1 if failed else 0
-
-
-def _text(console: Console, content: str, *, raw: bool) -> str:
-    """The content as printed: exact in a pipe, made safe on a terminal."""
-    decoded = decode_content(content)
-    text = content if raw or not isinstance(decoded, str) else decoded
-    return (
-        render_answer(content)
-        if console.stdout_is_terminal and not raw
-        else (safe(text, keep_lines=True) if console.stdout_is_terminal else text)
-    )

@@ -92,7 +92,7 @@ def _argument(value: Value) -> str:
     if value.kind == "words":
         return f" -a {_quote(' '.join(value.words))}"
     if value.kind in ("capsule", "tool", "template"):
-        return f" -a '(__aos_names {value.kind})'"
+        return f" -a '{' '.join([*value.words, f'(__aos_names {value.kind})'])}'"
     if value.kind == "folder":
         return " -a '(__fish_complete_directories)'"
     if value.kind == "archive":

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from typer._click.core import Context
 
+from aos_cli.build.scaffold import list_kinds
+from aos_cli.data import SCRIPT_FILES
 from aos_cli.lazy import COLORS, FORMATS, make_command
 from aos_cli.tree import ROOT, Entry
 
@@ -15,7 +17,7 @@ ValueKind = Literal["none", "words", "capsule", "tool", "template", "file", "arc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """What a value may be.  `words` are the choices of kind `words`."""
+    """What a value may be.  `words` are choices that are known beforehand."""
 
     kind: ValueKind
     words: tuple[str, ...] = ()
@@ -41,8 +43,12 @@ class Node:
     argument: Value
 
 
+def render_value(value: Value) -> str:
+    """`kind` or `kind:word word`, as the shell functions take it apart."""
+    return f"{value.kind}:{' '.join(value.words)}" if value.words else value.kind
+
+
 NOTHING = Value(kind="none")
-SHELLS = ("bash", "zsh", "fish", "powershell")
 _ARGUMENTS = {
     "aos capsule install": Value(kind="archive"),
     "aos capsule build": Value(kind="folder"),
@@ -51,12 +57,12 @@ _ARGUMENTS = {
     "aos logs": Value(kind="capsule"),
     "aos tool show": Value(kind="tool"),
     "aos tool call": Value(kind="tool"),
-    "aos completions": Value(kind="words", words=SHELLS),
+    "aos completions": Value(kind="words", words=tuple(SCRIPT_FILES)),
 }
 _OPTIONS = {
     "--format": Value(kind="words", words=FORMATS),
     "--color": Value(kind="words", words=COLORS),
-    "--kind": Value(kind="template"),
+    "--kind": Value(kind="template", words=list_kinds()),
     "--level": Value(kind="words", words=("trace", "debug", "info", "warn", "error")),
     "--compression": Value(kind="words", words=("gzip", "zstd")),
     "--output": Value(kind="folder"),

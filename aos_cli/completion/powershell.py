@@ -19,7 +19,8 @@ Register-ArgumentCompleter -Native -CommandName aos -ScriptBlock {
     }
 """
 
-_TAIL = """    $words[$node].GetEnumerator() | Where-Object { $_.Key -like "$wordToComplete*" } | ForEach-Object {
+_TAIL = """    $found = $words[$node].GetEnumerator() | Where-Object { $_.Key -like "$wordToComplete*" }
+    $found | ForEach-Object {
         [System.Management.Automation.CompletionResult]::new($_.Key, $_.Key, 'ParameterValue', $_.Value)
     }
 }

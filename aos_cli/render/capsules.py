@@ -38,7 +38,7 @@ def origin(installed: Installed) -> str:
 
 
 def render_capsule_list(entries: Sequence[Installed | Broken], *, width: int | None) -> str:
-    """One line per capsule; one that cannot be read stands in its place as broken with the reason (LST-01)."""
+    """One line per capsule; one that cannot be read stands in its place as broken, with the reason."""
     rows = [_row(entry) for entry in entries]
     return render_table(_COLUMNS, rows, width=width)
 

@@ -29,7 +29,7 @@ class Column:
 
 
 def clusters(text: str) -> Iterator[str]:
-    """Split `text` into glyphs: a base character with the marks, selectors and joined parts that follow it."""
+    """Split `text` into glyphs: a base character with the marks and joined parts that follow it."""
     current = ""
     for character in text:
         joined = current.endswith(_JOINER)

@@ -17,7 +17,7 @@ _COLUMNS = (
 
 
 def normal_schema(schema: object) -> dict[str, Any]:
-    """An input schema in the form that strict clients take: an object always has `properties` (case BUS-17)."""
+    """An input schema as strict clients take it: an object always has `properties` (case BUS-17)."""
     found: dict[str, Any] = dict(schema) if isinstance(schema, Mapping) else {}
     found.setdefault("type", "object")
     if found["type"] == "object":
@@ -112,7 +112,7 @@ def decode_content(content: str) -> object:
         return content
 
 
-def render_answer(content: str) -> str:
-    """A tool's content for a person: a JSON string is decoded once (architecture, "Other choices")."""
+def decode_text(content: str) -> str:
+    """A tool's content as text: a JSON string is decoded once, everything else stays as it came."""
     decoded = decode_content(content)
-    return safe(decoded if isinstance(decoded, str) else content, keep_lines=True)
+    return decoded if isinstance(decoded, str) else content

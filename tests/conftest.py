@@ -1,0 +1,44 @@
+"""What every test gets: a home, a user folder and an environment of its own.
+
+A test can never see the developer's home or colours.  Rust's tools keep theirs, since they hold toolchains and not
+state of ours.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from aos_cli import console, invocation
+
+_DROPPED = (
+    "AOS_",
+    "ASTRID_",
+    "CI",
+    "GITHUB_",
+    "GITLAB_CI",
+    "BUILDKITE",
+    "TF_BUILD",
+    "FORCE_COLOR",
+    "CLICOLOR",
+    "PY_COLORS",
+)
+
+
+@pytest.fixture(autouse=True)
+def isolation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the test its own AOS_HOME and HOME (neither exists yet), no colour and 100 columns."""
+    user = os.environ.get("HOME", "/")
+    for name in [name for name in os.environ if name.startswith(_DROPPED)]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("CARGO_HOME", os.environ.get("CARGO_HOME", f"{user}/.cargo"))
+    monkeypatch.setenv("RUSTUP_HOME", os.environ.get("RUSTUP_HOME", f"{user}/.rustup"))
+    monkeypatch.setenv("AOS_HOME", str(tmp_path / "aos-home"))
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr(console, "_current", None)
+    monkeypatch.setattr(invocation, "_current", None)
