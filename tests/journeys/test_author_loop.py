@@ -32,7 +32,7 @@ def test_the_loop_with_no_daemon_before_the_call(aos: Aos, hello_capsule: Path) 
 
     answered = aos.run("tool", "call", "hello", "--arg", "name=Ada")
     assert answered.out == "Hello, Ada!\n"
-    assert "start" in answered.err, "an automatic start is said in one line"
+    assert "ephemeral daemon" in answered.err, "an automatic start is said"
 
     logged = aos.run("logs", "hello")
     assert "greeting Ada" in logged.out
