@@ -17,8 +17,10 @@ MAX_PAYLOAD_BYTES = 1024 * 1024
 MAX_SUBSCRIPTIONS = 128
 MAX_CACHED_TOPICS = 4096
 
-RESERVED_PREFIXES = ("astrid.v1.delivery.failure", "astrid.v1.response.failure")
+RESERVED_NAMESPACES = ("astrid.v1.delivery.failure", "astrid.v1.response.failure")
 """Only the kernel reports failures; a guest that could would forge them."""
+
+_RESERVED_PREFIXES = tuple(f"{name}." for name in RESERVED_NAMESPACES)
 
 
 class IpcRefusal(StrEnum):
@@ -42,7 +44,7 @@ def topic_refusal(topic: str, patterns: Sequence[str]) -> IpcRefusal | None:
 
     Reserved topics, then shape, length and depth, then the ACL.  No patterns: nothing may be published.
     """
-    if topic.startswith(RESERVED_PREFIXES):
+    if f"{topic}.".startswith(_RESERVED_PREFIXES):
         return IpcRefusal.CAPABILITY_DENIED
     if topic_problem(topic) is not None:
         return IpcRefusal.INVALID_INPUT

@@ -4,8 +4,8 @@ Source: architecture section 2, "One provider"; case BUS-12.  Without it two fil
 both run one delete.  The rule looks at what is installed and described, never at the order in which
 capsules were loaded:
 
-1. a capsule that describes the tool beats one that only has a row for it ("whose schema won"); one that could not be
-   asked counts as describing it;
+1. a capsule that describes the tool beats one that only has a row for it ("whose schema won"); one that
+   could not be asked counts as describing it;
 2. a row that names the topic beats one with a `*`;
 3. an installed capsule beats a bundled one;
 4. the earliest installed beats later ones;

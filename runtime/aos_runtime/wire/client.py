@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from aos_runtime.errors import LimitExceeded, PeerFault
+from aos_runtime.errors import InvalidInput, LimitExceeded, PeerFault
 from aos_runtime.wire.frames import MAX_PAYLOAD_BYTES
 from aos_runtime.wire.methods import (
     ADMIN_METHODS,
@@ -53,7 +53,9 @@ class Reply(NamedTuple):
 
 
 def encode_message(topic: str, payload: object) -> bytes:
-    """The body of a client frame.  LimitExceeded `payload-too-large` names size and limit (case DMN-14)."""
+    """The body of a client frame.  LimitExceeded `payload-too-large` names size and limit (case
+    DMN-14); InvalidInput `payload-not-json`.
+    """
     text = _encode(payload)
     if len(text) > MAX_PAYLOAD_BYTES:
         raise LimitExceeded(
@@ -137,7 +139,14 @@ def _payload(method: str, params: dict[str, object] | None) -> dict[str, object]
 
 
 def _encode(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (ValueError, RecursionError):  # NaN, half a surrogate pair, nesting without end
+        raise InvalidInput(
+            "payload-not-json",
+            "the message holds a value that JSON cannot say",
+            hint="use finite numbers and valid Unicode text",
+        ) from None
 
 
 def _text(value: object) -> str | None:

@@ -239,9 +239,7 @@ def _read_head(body: bytes) -> _Head | None:
 
 
 def _read_params(shape: type[_Params], raw: Raw, name: str) -> dict[str, Any] | BadRequest:
-    """Checked parameters as plain values; a message about what does not fit names the path, never the
-    value.
-    """
+    """Checked parameters as plain values, or which one does not fit and where."""
     try:
         value = msgspec.json.decode(b"{}" if bytes(raw) in (b"", b"null") else raw, type=shape)
     except msgspec.ValidationError as problem:

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aos_runtime.policy import publish
+from aos_runtime.policy.publish import (
+    MAX_CACHED_TOPICS,
+    MAX_PAYLOAD_BYTES,
+    IpcRefusal,
+    PublishGate,
+    Refusal,
+    publish_refusal,
+    subscribe_refusal,
+)
+
+ROUTER = ("tool.v1.execute.*", "tool.v1.execute.result")
+DENIED, INVALID = IpcRefusal.CAPABILITY_DENIED, IpcRefusal.INVALID_INPUT
+
+
+@pytest.mark.parametrize(
+    ("topic", "patterns", "size", "refusal"),
+    [
+        ("tool.v1.execute.hello", ROUTER, 10, None),
+        ("tool.v1.execute.result", ROUTER, 10, None),
+        ("tool.v1.execute.x.result", ROUTER, 10, None),
+        ("tool.v1.execute", ROUTER, 10, DENIED),
+        ("agent.v1.response", ROUTER, 10, DENIED),
+        ("tool.v1.execute.hello", (), 10, DENIED),
+        ("a.b", ("*",), 10, DENIED),
+        ("a", ("*",), 10, None),
+        ("a.b.c", ("a.*.c",), 10, None),
+        ("a.b", ("a.*",), MAX_PAYLOAD_BYTES, None),
+        ("a.b", ("a.*",), MAX_PAYLOAD_BYTES + 1, INVALID),
+        ("b.b", ("a.*",), MAX_PAYLOAD_BYTES + 1, DENIED),
+        ("a..b", ("a.*",), 10, INVALID),
+        ("", ("*",), 10, INVALID),
+        (".".join("abcdefgh"), ("a.*",), 10, None),
+        (".".join("abcdefghi"), ("a.*",), 10, INVALID),
+        ("a." + "b" * 254, ("a.*",), 10, None),
+        ("a." + "b" * 255, ("a.*",), 10, INVALID),
+        ("a." + "ü" * 128, ("a.*",), 10, INVALID),
+        ("astrid.v1.delivery.failure.x.y", ("astrid.*",), 10, DENIED),
+        ("astrid.v1.delivery.failure" + ".x" * 300, ("astrid.*",), 10, DENIED),
+        ("astrid.v1.response.failure.x", ("astrid.*",), 10, DENIED),
+        ("astrid.v1.response.failures", ("astrid.*",), 10, None),
+        ("astrid.v1.response.status.c", ("astrid.v1.response.*",), 10, None),
+    ],
+)
+def test_the_order_of_checks(
+    topic: str, patterns: tuple[str, ...], size: int, refusal: IpcRefusal | None
+) -> None:
+    assert publish_refusal(topic, patterns, size) == refusal
+    gate = PublishGate(patterns)
+    assert [gate.check(topic, size), gate.check(topic, size)] == [refusal, refusal]
+
+
+def test_the_cases_are_the_wit_names() -> None:
+    assert [case.value for case in IpcRefusal] == [
+        "capability-denied",
+        "invalid-input",
+        "rate-limited",
+        "quota",
+    ]
+    assert str(IpcRefusal.QUOTA) == "quota"
+
+
+def test_the_gate_remembers_in_a_bounded_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = PublishGate(("a.*",))
+    for number in range(MAX_CACHED_TOPICS + 10):
+        assert gate.check(f"a.{number}", 1) is None
+        assert len(gate._known) <= MAX_CACHED_TOPICS
+    monkeypatch.setattr(publish, "topic_refusal", None)
+    assert gate.check(f"a.{MAX_CACHED_TOPICS + 9}", 1) is None
+
+
+topics = st.lists(st.sampled_from(["a", "b", "*", ""]), max_size=9).map(".".join)
+
+
+@given(topics, st.lists(topics, max_size=3), st.integers(0, 2 * MAX_PAYLOAD_BYTES))
+def test_the_gate_always_agrees_with_the_rule(topic: str, patterns: list[str], size: int) -> None:
+    gate = PublishGate(patterns)
+    gate.check(topic, 0)
+    assert gate.check(topic, size) == publish_refusal(topic, patterns, size)
+
+
+MIDDLE = "a runtime subscription may hold one `*`, as its last segment only"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "refusal"),
+    [
+        ("a.b.*", None),
+        ("a.b.c", None),
+        ("a.*.b", Refusal(INVALID, MIDDLE)),
+        ("a.*.*", Refusal(INVALID, MIDDLE)),
+        ("a..b", Refusal(INVALID, "topic has an empty segment")),
+        ("a.b.c.d.e.f.g.h.i", Refusal(INVALID, "topic has more than 8 segments")),
+        ("a." + "b" * 255, Refusal(INVALID, "topic is longer than 256 bytes")),
+        ("*", Refusal(DENIED, "no [subscribe] row of this capsule covers *")),
+        ("b.c", Refusal(DENIED, "no [subscribe] row of this capsule covers b.c")),
+    ],
+)
+def test_bus_02_a_subscription_is_refused_at_the_call_with_its_rule(
+    pattern: str, refusal: Refusal | None
+) -> None:
+    assert subscribe_refusal(pattern, ("a.*",), 0) == refusal
+
+
+def test_bus_02_a_leading_star_needs_a_row_that_covers_it() -> None:
+    assert subscribe_refusal("*.x", ("*.x",), 0) == Refusal(INVALID, MIDDLE)
+
+
+def test_bus_02_the_129th_subscription_is_refused() -> None:
+    assert subscribe_refusal("a.b", ("a.*",), 127) is None
+    quota = Refusal(IpcRefusal.QUOTA, "a capsule holds at most 128 subscriptions")
+    assert subscribe_refusal("a.b", ("a.*",), 128) == quota

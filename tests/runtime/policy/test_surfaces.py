@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import itertools
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aos_runtime.names import CapsuleName
+from aos_runtime.policy.surfaces import Candidate, Shadowed, bind_providers
+
+SEARCH = "tool.v1.execute.search"
+
+
+def capsule(
+    name: str,
+    *patterns: str,
+    bundled: bool = False,
+    at: str = "2026-01-01T00:00:00Z",
+    tools: frozenset[str] | None = frozenset({"search"}),
+) -> Candidate:
+    return Candidate(
+        name=CapsuleName(name),
+        patterns=patterns or (SEARCH,),
+        is_bundled=bundled,
+        installed_at=at,
+        tools=tools,
+    )
+
+
+def winner(*candidates: Candidate) -> CapsuleName | None:
+    """The provider of SEARCH, which must be the same in every order."""
+    (found,) = {bind_providers(order).provider_of(SEARCH) for order in itertools.permutations(candidates)}
+    return found
+
+
+def test_bus_12_the_choice_does_not_depend_on_load_order() -> None:
+    early, late = capsule("b", at="2026-01-01T00:00:00Z"), capsule("a", at="2026-01-02T00:00:00Z")
+    for order in ([early, late], [late, early]):
+        surfaces = bind_providers(order)
+        assert surfaces.provider_of(SEARCH) == "b"
+        assert surfaces.shadowed == (Shadowed(topic=SEARCH, winner=CapsuleName("b"), loser=CapsuleName("a")),)
+
+
+def test_bus_12_after_removal_the_loser_serves() -> None:
+    surfaces = bind_providers([capsule("a", at="2026-01-02T00:00:00Z")])
+    assert (surfaces.provider_of(SEARCH), surfaces.shadowed) == ("a", ())
+
+
+def test_an_installed_capsule_beats_a_bundled_one() -> None:
+    bundled = capsule("a", bundled=True, at="2020-01-01T00:00:00Z")
+    assert winner(bundled, capsule("b", at="2026-01-02T00:00:00Z")) == "b"
+
+
+def test_at_the_same_instant_the_name_decides() -> None:
+    assert winner(capsule("c"), capsule("a"), capsule("b")) == "a"
+
+
+def test_who_describes_the_tool_beats_who_only_has_a_row() -> None:
+    silent = capsule("a", tools=frozenset(), at="2020-01-01T00:00:00Z")
+    assert winner(silent, capsule("b", bundled=True)) == "b"
+    assert winner(silent) == "a"
+
+
+def test_a_capsule_that_could_not_be_asked_counts_as_describing() -> None:
+    assert winner(capsule("a", tools=None), capsule("b")) == "a"
+
+
+def test_a_named_row_beats_a_star() -> None:
+    catch_all = capsule("a", "tool.v1.execute.*", at="2020-01-01T00:00:00Z")
+    assert winner(catch_all, capsule("b", bundled=True)) == "b"
+    assert winner(catch_all) == "a"
+
+
+def test_commands_have_one_provider_and_know_no_schema() -> None:
+    topic = "cli.v1.command.run.git"
+    surfaces = bind_providers([capsule("b", topic, tools=frozenset()), capsule("a", topic, tools=None)])
+    assert surfaces.provider_of(topic) == "a"
+    assert [shadow.loser for shadow in surfaces.shadowed] == ["b"]
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        "tool.v1.execute.result",
+        "tool.v1.request.execute",
+        "tool.v1.execute.a.result",
+        "cli.v1.command.execute",
+        "x",
+    ],
+)
+def test_other_topics_are_bound_to_nobody(topic: str) -> None:
+    surfaces = bind_providers([capsule("a", topic), capsule("b", topic)])
+    assert (surfaces.provider_of(topic), surfaces.shadowed, surfaces.topics()) == (None, (), ())
+
+
+def test_a_topic_that_nobody_serves_has_no_provider() -> None:
+    assert bind_providers([]).provider_of(SEARCH) is None
+    assert bind_providers([capsule("a")]).provider_of("tool.v1.execute.other") is None
+
+
+def test_topics_are_the_named_ones() -> None:
+    rows = (SEARCH, "tool.v1.execute.*", "cli.v1.command.run.git", "tool.v1.request.describe")
+    assert bind_providers([capsule("a", *rows)]).topics() == ("cli.v1.command.run.git", SEARCH)
+
+
+candidates = st.lists(
+    st.builds(
+        capsule,
+        st.sampled_from("abcdef"),
+        st.sampled_from([SEARCH, "tool.v1.execute.*"]),
+        bundled=st.booleans(),
+        at=st.sampled_from(["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"]),
+        tools=st.sampled_from([None, frozenset[str](), frozenset({"search"})]),
+    ),
+    unique_by=lambda one: one.name,
+    max_size=6,
+)
+
+
+@given(candidates, st.randoms(use_true_random=False))
+def test_any_set_of_capsules_binds_one_whatever_the_order(loaded: list[Candidate], random: Random) -> None:
+    first = bind_providers(loaded)
+    shuffled = list(loaded)
+    random.shuffle(shuffled)
+    second = bind_providers(shuffled)
+    assert (first.provider_of(SEARCH), first.shadowed) == (second.provider_of(SEARCH), second.shadowed)
+    assert (first.provider_of(SEARCH) is None) == (not loaded)
+    assert all(shadow.loser != shadow.winner for shadow in first.shadowed)
