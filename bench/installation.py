@@ -25,7 +25,7 @@ from aos_runtime import AOS_VERSION
 from aos_runtime.home import Home
 from aos_runtime.names import DEFAULT_PRINCIPAL
 from aos_runtime.wire.frames import FrameDecoder, encode_frame
-from aos_runtime.wire.handshake import ClientHandshake, ServerHello
+from aos_runtime.wire.handshake_client import ClientHandshake, ServerHello
 
 READY_TIMEOUT_S = 60.0
 COMMAND_TIMEOUT_S = 300.0
