@@ -14,8 +14,8 @@ from pathlib import Path
 from aos_cli.build.diagnose import explain_failure
 from aos_cli.build.process import Command, Sink, run
 from aos_cli.build.rustflags import TARGET, Remap, remap_flags
-from aos_cli.build.toolchain import Compiler
-from aos_runtime.errors import BuildFailed, InvalidInput, NotFound, PeerFault
+from aos_cli.build.toolchain import INSTALL_RUST, Compiler
+from aos_runtime.errors import BuildFailed, InvalidInput, NotFound, PeerFault, Unavailable
 
 METADATA_TIMEOUT_S = 900.0
 BUILD_TIMEOUT_S = 3600.0
@@ -66,7 +66,8 @@ class Project:
     @property
     def sdk(self) -> Crate | None:
         """The SDK crate in the graph: where the canonical contracts come from."""
-        return next((crate for crate in self.crates if crate.name == SDK), None)
+        others = (crate for crate in self.crates if crate.id != self.package.id)
+        return next((crate for crate in others if crate.name == SDK), None)
 
     def shared_remaps(self, compiler: Compiler, cargo_home: Path) -> tuple[Remap, ...]:
         """The folders that the compilation of any crate may leave in the artifact, but for the author's own.
@@ -109,7 +110,8 @@ class Artifact:
 def read_project(cargo: Cargo) -> Project:
     """Ask cargo what lies in the project's folder.
 
-    NotFound `cargo-project-missing`; InvalidInput `crate-type`, `cargo-package`; BuildFailed as cargo says.
+    NotFound `cargo-project-missing`; Unavailable `cargo-missing`; InvalidInput `crate-type`, `cargo-package`;
+    BuildFailed as cargo says.
     """
     if not (cargo.folder / "Cargo.toml").is_file():
         raise NotFound(
@@ -120,7 +122,10 @@ def read_project(cargo: Cargo) -> Project:
         )
     arguments = ("metadata", "--format-version", "1", "--filter-platform", TARGET)
     command = cargo.command(*arguments, timeout_s=METADATA_TIMEOUT_S)
-    finished = run(command, show=cargo.show)
+    try:
+        finished = run(command, show=cargo.show)
+    except Unavailable as error:
+        raise Unavailable("cargo-missing", error.message, hint=INSTALL_RUST) from error
     if finished.status:
         raise explain_failure(finished.stderr, "cargo could not read the project")
     try:

@@ -41,7 +41,7 @@ KNOWN = (
         ),
     ),
     _known(
-        r"getrandom.{0,2000}?(?:not supported by default|target is not supported|wasm_js|\"js\" feature)",
+        r"targets? (?:are|is) not supported(?: by default)?[,;].{0,2000}?getrandom",
         lambda _: BuildFailed(
             "getrandom-backend",
             "a crate of the graph uses getrandom, which has no source of entropy for this target by itself",

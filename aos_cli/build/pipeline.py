@@ -18,7 +18,7 @@ from pathlib import Path
 from aos_cli.build import cargo as cargo_room
 from aos_cli.build.cargo import Artifact, Cargo, Project
 from aos_cli.build.cargo_config import CargoConfig, cargo_home, read_cargo_config
-from aos_cli.build.component import Component, check_wit_folder, make_component
+from aos_cli.build.component import check_wit_folder, make_component
 from aos_cli.build.freshness import (
     owners,
     read_sources,
@@ -39,7 +39,6 @@ from aos_cli.build.package import (
     stage_wit,
 )
 from aos_cli.build.plan import (
-    Bound,
     Source,
     bind_manifest,
     manifest_warnings,
@@ -114,9 +113,15 @@ def build_project(request: Request, *, environ: Mapping[str, str], console: Cons
         cargo = _cargo(request, toolchain, environ, console, show)
         project = cargo_room.read_project(cargo)
         source, contracts = _plan(request, project, talk)
+        extras, wit = _extras(request.folder, source), _wit(request, project, contracts, talk)
         cargo = _with_flags(cargo, project, toolchain, config, talk)
         artifact, core = _compile(request, cargo, project, talk)
-    packed, bound, component = _package(request, project, source, artifact, core, contracts, talk)
+    component = make_component(core, artifact.libraries)
+    bound = bind_manifest(source, project.stem, component.data)
+    for change in bound.changes:
+        talk.note(f"note: in the archive's Capsule.toml {change}")
+    named = (f"{project.stem}.wasm", component.data)
+    packed = pack(bound.data, named, extras, wit, compression=request.compression, seed=request.seed)
     path = _write(request, project, packed, talk)
     return BuildRecord(
         path=path,
@@ -266,26 +271,6 @@ def _compile(request: Request, cargo: Cargo, project: Project, talk: Talk) -> tu
         if not artifact.is_fresh:
             write_atomic(record, render_record(project, sources), mode=0o644, sync=False)
         return artifact, artifact.path.read_bytes()
-
-
-def _package(
-    request: Request,
-    project: Project,
-    source: Source,
-    artifact: Artifact,
-    core: bytes,
-    contracts: bytes | None,
-    talk: Talk,
-) -> tuple[Packed, Bound, Component]:
-    extras = _extras(request.folder, source)
-    wit = _wit(request, project, contracts, talk)
-    component = make_component(core, artifact.libraries)
-    bound = bind_manifest(source, project.stem, component.data)
-    for change in bound.changes:
-        talk.note(f"note: in the archive's Capsule.toml {change}")
-    named = (f"{project.stem}.wasm", component.data)
-    packed = pack(bound.data, named, extras, wit, compression=request.compression, seed=request.seed)
-    return packed, bound, component
 
 
 def _extras(folder: Path, source: Source) -> tuple[Extra, ...]:

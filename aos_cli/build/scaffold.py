@@ -91,7 +91,7 @@ def load_template(kind: str, *, folder: Path | None = None) -> Template:
             parameters={str(key): str(value["type"]) for key, value in table["parameters"].items()},
             files=tuple(_file(root / "content", row) for row in table["file"]),
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Corrupt(
             "template-damaged", f"the template {kind!r} is damaged: {error}", hint="reinstall aos"
         ) from error

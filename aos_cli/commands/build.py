@@ -49,8 +49,10 @@ def build(
     """
     from aos_cli.build.pipeline import Request, build_project
     from aos_runtime.store.keys import load_runtime_seed
+    from aos_runtime.store.layout import open_home
 
     console, invocation = get_console(), get_invocation()
+    open_home(invocation.home, create=True)
     request = Request(
         folder=Path(path).expanduser().resolve(),
         output=Path(output).expanduser().absolute(),
