@@ -17,10 +17,9 @@ from aos_runtime.wire.handshake import (
     Rejected,
     Reply,
     ServerHandshake,
-    signed_text,
     workspace_problem,
 )
-from aos_runtime.wire.handshake_client import ClientHandshake, ServerHello
+from aos_runtime.wire.handshake_client import ClientHandshake, ServerHello, signed_text
 
 TOKEN = "ab" * 32
 NONCE = bytes(range(32))

@@ -90,6 +90,7 @@ def test_requests_and_replies(row: dict[str, Any]) -> None:
     assert request.method == (ADMIN_METHODS if admin else METHODS)[row["what"]]
 
     topic = reply_topic(sent["topic"])
+    assert topic is not None
     assert topic == reply["topic"]
     payload = reply["payload"]
     body = requests.ok(payload["status"], payload["data"], request.request_id)
