@@ -169,12 +169,9 @@ def check_host_version(manifest: Manifest, host_version: str) -> None:
     host = Version.parse(host_version)
     if requirement is None or requirement.matches(host):
         return
-    low = max(
-        Version(major=one.major, minor=one.minor or 0, patch=one.patch or 0)
-        for one in requirement.comparators
-    )
+    low = max(one.lowest for one in requirement.comparators)
     hint = "install a newer aos"
-    if host.release >= low:
+    if (host if low.pre else host.release) >= low:
         hint = f'the capsule shuts out newer runtimes; its author can write astrid-version = ">={low}"'
     raise InvalidInput(
         "astrid-version-unsatisfied",
@@ -213,7 +210,7 @@ def _invalid(file: str, issues: tuple[Issue, ...]) -> InvalidInput:
     return InvalidInput(
         "manifest-invalid",
         message,
-        hint=issues[0].hint or f"correct {file} at the places shown",
+        hint=(issues[0].hint if len(issues) == 1 else None) or f"correct {file} at the places shown",
         issues=issues,
         file=file,
     )

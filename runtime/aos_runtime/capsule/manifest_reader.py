@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from aos_runtime.capsule.manifest_text import printable
 from aos_runtime.capsule.toml_positions import KeyPath, KeyPositions, render_path
 from aos_runtime.errors import Issue
 
@@ -34,11 +35,11 @@ class Report:
     def _issue(self, path: KeyPath, message: str, hint: str | None) -> Issue:
         place = self.positions.find(path)
         return Issue(
-            message=message,
+            message=printable(message),
             file=self.file,
             line=place.line if place else None,
             column=place.column if place else None,
-            hint=hint,
+            hint=printable(hint) if hint else None,
         )
 
 
@@ -55,11 +56,15 @@ def nearest_name(name: str, known: Collection[str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One table of the manifest: its values, its path and where to report."""
+    """One table of the manifest: its values, its path and where to report.
+
+    `broken`: what stands there is no table, which has been noted; so nothing in it is missing.
+    """
 
     report: Report
     values: Mapping[str, object]
     path: KeyPath
+    broken: bool = False
 
     @property
     def name(self) -> str:
@@ -96,6 +101,8 @@ class Section:
 
     def required_text(self, key: str) -> str:
         """A string that must be there and not empty."""
+        if self.broken:
+            return ""
         if not self.has(key):
             at = self.path or self.at(key)
             self.report.error(at, f"`{render_path(self.at(key))}` is missing")
@@ -142,7 +149,7 @@ class Section:
         value = self.values.get(key, {})
         if not isinstance(value, dict):
             self._wrong_type(key, "a table")
-            value = {}
+            return Section(self.report, {}, self.at(key), broken=True)
         return Section(self.report, value, self.at(key))
 
     def sections(self, key: str) -> Iterator[Section]:
@@ -159,5 +166,10 @@ class Section:
 
 
 def _type_word(value: object) -> str:
-    words = {bool: "true or false", str: "a string", int: "a number", float: "a number", dict: "a table"}
-    return words.get(type(value), "a list" if isinstance(value, list) else "a date or time")
+    if isinstance(value, int | float):
+        return str(value).lower()
+    if isinstance(value, list):
+        return "a list of other values"
+    if isinstance(value, dict):
+        return "a table"
+    return "a string" if isinstance(value, str) else "a date or time"

@@ -75,7 +75,7 @@ def read_package(root: Section) -> Package:
         root.report.error(
             (), "the section `[package]` is missing", hint="add [package] with name and version"
         )
-    package = root.section("package")
+    package = root.section("package") if root.has("package") else Section(root.report, {}, (), broken=True)
     package.warn_unknown(PACKAGE_KEYS)
     for key in ("include", "exclude"):
         package.texts(key)

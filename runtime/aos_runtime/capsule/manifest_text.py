@@ -47,6 +47,11 @@ def load_toml(data: bytes, *, file: str) -> tuple[dict[str, object], KeyPosition
         raise _syntax(file, *_explain(str(error), text, positions, file)) from error
 
 
+def printable(text: str) -> str:
+    """`text` with every character escaped that could move a cursor, hide or reorder what is shown."""
+    return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
+
+
 def _decode(data: bytes, file: str) -> str:
     try:
         return data.decode("utf-8").replace("\r\n", "\n")
@@ -91,24 +96,20 @@ def _syntax_issue(words: str, row: str, file: str, line: int, column: int) -> Is
 def _duplicate_issue(duplicate: Duplicate, file: str) -> Issue:
     what = "table" if duplicate.is_table else "key"
     first, second = duplicate.first.line, duplicate.second.line
-    path = render_path(duplicate.path)
-    return _issue(
-        f"the {what} `{path}` stands twice: in line {first} and in line {second}",
-        file,
-        duplicate.second,
-        f"keep one of the two, or merge line {second} into line {first}",
-    )
+    where = f"in line {first} and in line {second}" if first != second else f"in line {first}"
+    message = f"the {what} `{render_path(duplicate.path)}` stands twice: {where}"
+    return _issue(message, file, duplicate.second, "keep one of the two")
 
 
 def _issue(message: str, file: str, place: Position, hint: str | None = None) -> Issue:
-    return Issue(message=message, file=file, line=place.line, column=place.column, hint=hint)
+    return Issue(message=printable(message), file=file, line=place.line, column=place.column, hint=hint)
 
 
 def _syntax(file: str, *issues: Issue) -> InvalidInput:
     return InvalidInput(
         "manifest-syntax",
         issues[0].message if len(issues) == 1 else f"{file} has {len(issues)} problems",
-        hint=issues[0].hint or f"correct {file} at the place shown",
+        hint=(issues[0].hint if len(issues) == 1 else None) or f"correct {file} at the place shown",
         issues=issues,
         file=file,
     )

@@ -132,11 +132,13 @@ class _Scanner:
         if opening == "[[":
             return self._next_element(keys, start)
         path = self._resolve(keys)
+        self._record_parents((), path, start)
         self._record(path, start, is_table=True)
         return path
 
     def _next_element(self, keys: tuple[str, ...], start: int) -> KeyPath:
         path = self._resolve(keys[:-1]) + keys[-1:]
+        self._record_parents((), path, start)
         index = self._tables.get(path, -1) + 1
         self._tables[path] = index
         if index == 0:
@@ -157,11 +159,15 @@ class _Scanner:
         start = self.at
         keys = self._key()
         self._take("=")
-        for length in range(1, len(keys)):
-            self.found.places.setdefault(table + keys[:length], self.position(start))
+        self._record_parents(table, keys, start)
         path = table + keys
         self._record(path, start, is_table=False)
         self._value(path, depth)
+
+    def _record_parents(self, table: KeyPath, keys: KeyPath, start: int) -> None:
+        """Tables that stand nowhere but in front of a dot are where they are first named."""
+        for length in range(1, len(keys)):
+            self.found.places.setdefault(table + keys[:length], self.position(start))
 
     def _record(self, path: KeyPath, start: int, *, is_table: bool) -> None:
         here = self.position(start)

@@ -82,6 +82,11 @@ class Comparator:
     patch: int | None
     pre: tuple[str, ...] = ()
 
+    @property
+    def lowest(self) -> Version:
+        """The version that the written parts name, zero for those that were left out."""
+        return _version(self.major, self.minor or 0, self.patch or 0, self.pre)
+
     def admits(self, version: Version) -> bool:
         """Whether `version` lies in this comparator's range (pre-release gating is the requirement's)."""
         low, high = self._range()
@@ -91,7 +96,7 @@ class Comparator:
 
     def _range(self) -> tuple[Version | None, Version | None]:
         """The half-open range [low, high) of this comparator."""
-        exact = _version(self.major, self.minor or 0, self.patch or 0, self.pre)
+        exact = self.lowest
         below = exact if self.patch is not None else _floor(self.major, self.minor or 0)
         after = self._after()
         return {
@@ -146,7 +151,8 @@ class Requirement:
         parts = [part.strip() for part in stripped.split(",")]
         if len(parts) > MAX_COMPARATORS:
             raise _bad_requirement(text)
-        return cls(text=stripped, comparators=tuple(_parse_comparator(part, text) for part in parts))
+        comparators = tuple(_parse_comparator(part, text) for part in parts)
+        return cls(text=", ".join(parts), comparators=comparators)
 
     def matches(self, version: Version) -> bool:
         """Whether `version` satisfies every comparator.
