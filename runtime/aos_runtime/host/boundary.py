@@ -37,35 +37,43 @@ class Boundary:
         not.
         """
 
-    def guard(self, run: Callable[[int, int], None]) -> raw.HostFunction:
-        """The callback that runs `run(address of raw values, their count)` and keeps what it raises."""
+    def guard(self, run: Callable[[int], None]) -> raw.HostFunction:
+        """The callback that runs `run(address of raw values)` and keeps what it raises."""
 
-        def call(_environment: object, _caller: object, address: int, count: int) -> int:
+        def call(_environment: object, _caller: object, address: int, _count: int) -> int:
             try:
-                run(address, count)
+                run(address)
                 return 0
             except BaseException as fault:  # noqa: BLE001 - C takes anything that escapes for success
-                self.fault = fault
-                return raw.new_trap(_TRAP_MESSAGE)
+                return self._stop(fault)
 
         return call
 
     def serve(self, codec: FunctionCodec, factor: Factor) -> raw.HostFunction:
         """The callback that runs `factor` for this instance."""
         context, lift, lower = self.context, codec.lift_arguments, codec.lower_result
+        slots_at = raw.slots_type(max(len(codec.core_params), len(codec.core_results))).from_address
 
-        def run(address: int, count: int) -> None:
-            memory = self.memory
-            if memory is None:
-                raise AbiViolation("the guest called the host before it was ready")
-            memory.begin()
-            slots = raw.words_at(address, count)
-            words = slots[::2]
-            result = lower(memory, words, factor(context, *lift(memory, words)))
-            if result is not None:
-                slots[0] = result
+        def call(_environment: object, _caller: object, address: int, _count: int) -> int:
+            try:
+                memory = self.memory
+                if memory is None:
+                    raise AbiViolation("the guest called the host before it was ready")
+                memory.begin()
+                slots = slots_at(address)
+                words = slots[::2]
+                result = lower(memory, words, factor(context, *lift(memory, words)))
+                if result is not None:
+                    slots[0] = result
+                return 0
+            except BaseException as fault:  # noqa: BLE001 - C takes anything that escapes for success
+                return self._stop(fault)
 
-        return self.guard(run)
+        return call
+
+    def _stop(self, fault: BaseException) -> int:
+        self.fault = fault
+        return raw.new_trap(_TRAP_MESSAGE)
 
     def note_complaint(self, factor: Factor) -> Factor:
         """Wrap sys.log so that an error level is remembered."""

@@ -206,8 +206,7 @@ class Bytes(_Pointed):
     __slots__ = ()
 
     def _read(self, door: Door, pointer: int, length: int) -> bytes:
-        door.spend(length)
-        return bytes(door.view(pointer, length))
+        return bytes(door.take(pointer, length))
 
     def _write(self, door: Door, value: bytes) -> tuple[int, int]:
         at = door.allocate(1, len(value))
@@ -219,9 +218,8 @@ class String(Bytes):
     __slots__ = ()
 
     def _read(self, door: Door, pointer: int, length: int) -> str:  # type: ignore[override]
-        door.spend(length)
         try:
-            return str(door.view(pointer, length), "utf-8")
+            return str(door.take(pointer, length), "utf-8")
         except UnicodeDecodeError:
             raise AbiViolation("the guest passed a string that is not UTF-8") from None
 

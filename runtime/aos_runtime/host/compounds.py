@@ -133,6 +133,11 @@ class Variant(_Choice):
 class Enum(Variant):
     __slots__ = ()
 
+    def lift(self, door: Door, words: Sequence[int], i: int) -> str:
+        index = words[i] & LOW32
+        self._case(index)
+        return self._names[index]
+
     def _wrap(self, index: int, payload: Any) -> str:
         return self._names[index]
 

@@ -25,6 +25,7 @@ class Door(Protocol):
     """What codecs need of a guest's memory."""
 
     def view(self, at: int, size: int) -> memoryview: ...
+    def take(self, at: int, size: int) -> memoryview: ...
     def unpack(self, layout: struct.Struct, at: int) -> tuple[Any, ...]: ...
     def pack(self, layout: struct.Struct, at: int, *values: Any) -> None: ...
     def allocate(self, align: int, size: int) -> int: ...
@@ -52,6 +53,14 @@ class GuestMemory:
         if self.allocating:
             raise AbiViolation("the guest called the host while the host was allocating")
         self._budget = LIFT_BUDGET_BYTES
+
+    def take(self, at: int, size: int) -> memoryview:
+        """`view`, charged to this call: what the host is about to copy."""
+        self._budget -= size
+        if self._budget < 0:
+            raise AbiViolation(f"one call passed more than {LIFT_BUDGET_BYTES >> 20} MiB")
+        found = self._bytes[at : at + size]
+        return found if len(found) == size and size else self.view(at, size)
 
     def spend(self, size: int) -> None:
         """Charge `size` bytes to this call."""

@@ -33,6 +33,7 @@ from aos_runtime.host.edge import (
     WINDOW_START,
 )
 from aos_runtime.host.factors.ipc import UNKNOWN_PREFIX
+from aos_runtime.host.raw import call_unchecked, set_epoch_deadline, set_fuel
 from aos_runtime.host.stopping import classify
 from aos_runtime.host.traps import GuestTrap, TrapReason
 
@@ -169,7 +170,7 @@ class Instance:
             ) from cause
 
     def _enter(self) -> None:
-        if not self._lock.acquire(blocking=False):
+        if not self._lock.acquire(False):
             raise RuntimeError("two threads in one instance")
         if self.dead:
             self._lock.release()
@@ -179,9 +180,9 @@ class Instance:
         """Arm deadline and fuel, call, and raise what stopped the guest."""
         self._boundary.has_complained = False
         context = self._context
-        raw.set_epoch_deadline(context, self._call_ticks if ticks is None else c_uint64(ticks))
-        raw.set_fuel(context, self._fuel)
-        error = raw.call_unchecked(context, func, self._words_pointer, count, self._trap_pointer)
+        set_epoch_deadline(context, self._call_ticks if ticks is None else c_uint64(ticks))
+        set_fuel(context, self._fuel)
+        error = call_unchecked(context, func, self._words_pointer, count, self._trap_pointer)
         if error or self._trap.value:
             raise self._stopped(error)
 
@@ -204,7 +205,7 @@ class Instance:
             self.dead = True
             raise GuestTrap(TrapReason.TRAP, "the guest returned a string that is not UTF-8") from None
 
-    def _on_publish(self, address: int, _count: int) -> None:
+    def _on_publish(self, address: int) -> None:
         """The edge's `publish(topic length, payload length) -> status`; both are in the window."""
         words = _PUBLISH_ARGUMENTS.from_address(address)
         payload_at = WINDOW_START + words[0]
@@ -240,7 +241,7 @@ class Instance:
         words[0] = words[2] = 0
         words[4], words[6] = align, size
         trap = self._realloc_trap
-        error = raw.call_unchecked(self._context, self._realloc_func, _address(words), _FOUR, _address(trap))
+        error = call_unchecked(self._context, self._realloc_func, _address(words), _FOUR, _address(trap))
         if error or trap.value:
             cause = raw.own_error(error) if error else raw.own_trap(trap.value or 0)
             trap.value = None

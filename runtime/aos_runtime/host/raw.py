@@ -117,6 +117,6 @@ def set_limits(
     store.set_limits(memory_bytes, table_elements, instances, tables, memories)
 
 
-def words_at(address: int, count: int) -> Any:
-    """`count` raw values at `address` as 64-bit words, two a value."""
-    return (c_uint64 * (RAW_VALUE_WORDS * count)).from_address(address)
+def slots_type(count: int) -> type[ctypes.Array[c_uint64]]:
+    """The type of `count` raw values as 64-bit words, for reading arguments and writing results."""
+    return c_uint64 * (RAW_VALUE_WORDS * count)

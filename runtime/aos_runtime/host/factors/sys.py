@@ -16,6 +16,7 @@ MAX_RANDOM_BYTES = 4096
 MAX_SLEEP_NS = 60_000_000_000
 MAX_LOG_BYTES = 64 << 10
 """A longer message is cut, and says so (case LOG-08)."""
+_MAX_BYTES_A_CHARACTER = 4
 
 
 def get_config(context: GuestContext, key: str) -> str | Err | None:
@@ -85,6 +86,8 @@ def enumerate_capabilities(context: GuestContext) -> list[str]:
 
 
 def _bounded(message: str) -> str:
+    if len(message) * _MAX_BYTES_A_CHARACTER <= MAX_LOG_BYTES:
+        return message
     data = message.encode()
     if len(data) <= MAX_LOG_BYTES:
         return message

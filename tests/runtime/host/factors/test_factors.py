@@ -1,0 +1,78 @@
+"""The list of factors as a whole: which there are, which may wait, and that each crosses the boundary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aos_runtime.host import HostEngine, Instance, wit
+from aos_runtime.host.factors import FACTORS
+from aos_runtime.host.functions import FunctionCodec
+from tests.support.guests import CONTINUE, IPC, KV, SYS, Recorder, guest_text
+
+WAITING = {
+    # Every function that can wait, with arguments that make it.
+    (SYS, "sleep-ns"): (1,),
+    (KV, "kv-set"): ("k", bytes(1 << 17)),
+    (KV, "kv-cas"): ("k", None, bytes(1 << 17)),
+    (KV, "kv-clear-prefix"): ("",),
+}
+
+
+def test_what_is_built() -> None:
+    assert {interface: sum(1 for one, _ in FACTORS if one == interface) for interface in (IPC, KV, SYS)} == {
+        IPC: 1,
+        KV: 7,
+        SYS: 10,
+    }
+    assert len(FACTORS) == 18
+
+
+def smallest(kind: wit.Type) -> Any:
+    """Some value of a type."""
+    match kind:
+        case wit.Primitive("string"):
+            return "k"
+        case wit.Primitive():
+            return 0
+        case wit.ListOf():
+            return b""
+        case wit.Option():
+            return None
+        case wit.Enum(names):
+            return names[0]
+        case wit.Record(fields):
+            return {name: smallest(field) for name, field in fields}
+    raise AssertionError(kind)
+
+
+@pytest.mark.parametrize("key", sorted(FACTORS), ids=lambda key: key[1])
+def test_those_that_wait_make_way_first(key: tuple[str, str], recorder: Recorder) -> None:
+    published = FACTORS[key]
+    order: list[str] = []
+    context = recorder.context(
+        before_block=lambda: order.append("way"), sleep=lambda _s: order.append("wait") or True
+    )
+    arguments = WAITING.get(key) or [smallest(kind) for _, kind in published.signature.params]
+    published.run(context, *arguments)
+    assert order[:1] == (["way"] if key in WAITING else [])
+
+
+@pytest.mark.parametrize("key", sorted(FACTORS), ids=lambda key: key[1])
+def test_each_crosses_the_boundary(
+    key: tuple[str, str], engine: HostEngine, instantiate: Callable[..., Instance]
+) -> None:
+    """The core type is what the codec says, and a call with plain zeros comes back."""
+    codec = FunctionCodec(FACTORS[key].signature)
+    params = list(codec.core_params)
+    zeros = [f"({kind}.const 0)" for kind in params]
+    if codec.core_results == () and FACTORS[key].signature.result is not None:
+        zeros[-1] = "(i32.const 512)"
+    results = f"(result {' '.join(codec.core_results)})" if codec.core_results else ""
+    kind = f"(func $call (param {' '.join(params)}) {results})" if params else f"(func $call {results})"
+    call = f"(call $call {' '.join(zeros)})"
+    call = f"(drop {call})" if codec.core_results else call
+    instance = instantiate(guest_text(call + CONTINUE, imports=f'(import "{key[0]}" "{key[1]}" {kind})'))
+    assert instance.hook(b"", b"").action == ""
