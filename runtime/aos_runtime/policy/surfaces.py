@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from aos_runtime.capsule.topics import matches_dispatch, user_invocable
+from aos_runtime.capsule.topics import COMMAND_RUN, TOOL_EXECUTE, matches_dispatch, user_invocable
 from aos_runtime.names import CapsuleName
 
 
@@ -48,16 +48,21 @@ class Shadowed:
 class Surfaces:
     """The providers of one principal: an immutable answer to who serves what."""
 
-    __slots__ = ("_bound", "_candidates", "shadowed")
+    __slots__ = ("_bound", "_stars", "shadowed")
 
     def __init__(self, candidates: tuple[Candidate, ...]) -> None:
-        self._candidates = candidates
+        self._stars = tuple(
+            (row, one) for one in candidates for row in one.patterns if "*" in row and _reaches_surface(row)
+        )
+        named: dict[str, list[Candidate]] = {}
+        for one in candidates:
+            for row in set(one.patterns):
+                if "*" not in row and user_invocable(row) is not None:
+                    named.setdefault(row, []).append(one)
         self._bound: dict[str, CapsuleName] = {}
         shadowed: list[Shadowed] = []
-        for topic in sorted({pattern for one in candidates for pattern in one.patterns}):
-            if "*" in topic or user_invocable(topic) is None:
-                continue
-            winner, *losers = _ranked(candidates, topic)
+        for topic in sorted(named):
+            winner, *losers = self._rank(topic, named[topic])
             self._bound[topic] = winner
             shadowed += (Shadowed(topic=topic, winner=winner, loser=loser) for loser in losers)
         self.shadowed: tuple[Shadowed, ...] = tuple(shadowed)
@@ -68,34 +73,35 @@ class Surfaces:
         bound = self._bound.get(topic)
         if bound is not None or user_invocable(topic) is None:
             return bound
-        return next(iter(_ranked(self._candidates, topic)), None)
+        return next(iter(self._rank(topic, ())), None)
 
     def topics(self) -> tuple[str, ...]:
         """The user-invocable topics that some row names, sorted."""
         return tuple(self._bound)
+
+    def _rank(self, topic: str, named: Iterable[Candidate]) -> list[CapsuleName]:
+        """Who has a row for `topic`, best first; `named` are those whose row is the topic itself."""
+        serving = {one.name: one for row, one in self._stars if matches_dispatch(row, topic)}
+        serving.update((one.name, one) for one in named)
+        return sorted(serving, key=lambda name: _standing(serving[name], topic))
 
 
 def bind_providers(candidates: Iterable[Candidate]) -> Surfaces:
     """Bind the surfaces of one principal by the rule of this module; the order of `candidates` does not
     matter.
     """
-    return Surfaces(tuple(sorted(candidates, key=lambda one: one.name)))
+    return Surfaces(tuple(candidates))
 
 
-def _ranked(candidates: Iterable[Candidate], topic: str) -> list[CapsuleName]:
-    serving = [one for one in candidates if any(matches_dispatch(row, topic) for row in one.patterns)]
-    return [one.name for one in sorted(serving, key=lambda one: _rank(one, topic))]
+def _reaches_surface(row: str) -> bool:
+    """Whether a row with `*` can match a user-invocable topic at all."""
+    last = row.rpartition(".")[2].replace("*", "x")
+    return any(matches_dispatch(row, f"{head}.{last}") for head in (TOOL_EXECUTE, COMMAND_RUN))
 
 
-def _rank(candidate: Candidate, topic: str) -> tuple[bool, bool, bool, str, str]:
-    name = topic.rpartition(".")[2]
-    is_silent = (
-        user_invocable(topic) == "tool" and candidate.tools is not None and name not in candidate.tools
-    )
-    return (
-        is_silent,
-        topic not in candidate.patterns,
-        candidate.is_bundled,
-        candidate.installed_at,
-        candidate.name,
-    )
+def _standing(candidate: Candidate, topic: str) -> tuple[bool, bool, bool, str, str]:
+    """Sorts by the rule of this module."""
+    described, name = candidate.tools, topic.rpartition(".")[2]
+    is_silent = user_invocable(topic) == "tool" and described is not None and name not in described
+    is_star = topic not in candidate.patterns
+    return (is_silent, is_star, candidate.is_bundled, candidate.installed_at, candidate.name)

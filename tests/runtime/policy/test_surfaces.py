@@ -73,6 +73,13 @@ def test_a_named_row_beats_a_star() -> None:
     assert winner(catch_all) == "a"
 
 
+def test_a_star_anywhere_in_a_row_is_seen() -> None:
+    for row in ("*.v1.execute.search", "tool.*.*.search", "tool.v1.execute.*"):
+        assert bind_providers([capsule("a", row)]).provider_of(SEARCH) == "a"
+    for row in ("tool.v1.execute.*.result", "tool.*.search", "*", "tool.v1.execute.other"):
+        assert bind_providers([capsule("a", row)]).provider_of(SEARCH) is None
+
+
 def test_commands_have_one_provider_and_know_no_schema() -> None:
     topic = "cli.v1.command.run.git"
     surfaces = bind_providers([capsule("b", topic, tools=frozenset()), capsule("a", topic, tools=None)])
