@@ -33,11 +33,11 @@ def make_archive(
     seed: bytes | None = None,
 ) -> bytes:
     """The bytes of a `.capsule`, signed with `seed` where one is given."""
-    members = [Member(path="Capsule.toml", data=manifest_text(name, version, extra).encode())]
+    content = {"Capsule.toml": manifest_text(name, version, extra).encode()}
     if wasm is not None:
-        members.append(Member(path="demo.wasm", data=wasm))
-    content = {"wit/demo.wit": b"package demo:demo;\n", "assets/note.txt": b"note\n", **(files or {})}
-    members += [Member(path=path, data=data) for path, data in content.items()]
+        content["demo.wasm"] = wasm
+    content |= {"wit/demo.wit": b"package demo:demo;\n", "assets/note.txt": b"note\n", **(files or {})}
+    members = [Member(path=path, data=data) for path, data in content.items()]
     if seed is not None:
         provenance = sign_content(content_digest(entry_of(member) for member in members), seed)
         members.append(Member(path=PROVENANCE_FILE, data=render_provenance(provenance)))

@@ -59,7 +59,7 @@ def _check_foreign(home: Home, layout: str | None) -> None:
         if os.path.lexists(folder / VOLUME_FILE):
             raise _foreign(home, f"it holds `{VOLUME_FILE}`, the state of another runtime")
     if layout is not None and layout != LAYOUT_VERSION:
-        raise _foreign(home, f"its layout is {layout[:40]!r}, and this aos knows only {LAYOUT_VERSION!r}")
+        raise _foreign(home, _unknown_layout(layout))
     if layout is None:
         _check_unmarked(home)
     for lock in home.root.glob(LIFECYCLE_LOCKS):
@@ -68,15 +68,27 @@ def _check_foreign(home: Home, layout: str | None) -> None:
 
 
 def _check_unmarked(home: Home) -> None:
-    """Without a layout file only `etc` may be there: a killed creation leaves it, and so do settings."""
+    """Without a layout file only `etc` may be there: a killed creation leaves it, and so do settings.
+
+    Another process may create the home at this moment: the file is looked for again before anything is said.
+    """
     strangers = [path.name for path in list_folder(home.state) if path.name != "etc"]
     strangers += [
         path.name
         for path in list_folder(home.etc)
         if path != home.config_file and not path.name.startswith(".layout-version.")
     ]
-    if strangers:
+    if not strangers:
+        return
+    layout = _read_layout(home)
+    if layout is None:
         raise _foreign(home, f"it has no layout file but holds `{strangers[0]}`")
+    if layout != LAYOUT_VERSION:
+        raise _foreign(home, _unknown_layout(layout))
+
+
+def _unknown_layout(layout: str) -> str:
+    return f"its layout is {layout[:40]!r}, and this aos knows only {LAYOUT_VERSION!r}"
 
 
 def _check_owner(home: Home) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,14 +24,14 @@ from aos_runtime.names import CapsuleName, Digest, PrincipalName
 from aos_runtime.store.bundled import BundledCapsule, read_catalogue
 from aos_runtime.store.component_check import check_component
 from aos_runtime.store.env import NO_CHANGES, EnvChanges, check_changes
-from aos_runtime.store.files import explain, explained, write_all, write_atomic
+from aos_runtime.store.files import explain, explained, open_regular, write_all, write_atomic
 from aos_runtime.store.installed import Installed, read_installed
 from aos_runtime.store.layout import open_home
 from aos_runtime.store.origin import Phase, Provenances, classify, decide_phase, find_wishes
 from aos_runtime.store.receipts import ContentFile
 from aos_runtime.store.staging import capsule_lock, claim_folder, find_folder, read_staged, sweep_staging
 from aos_runtime.store.sweep import sweep_capsule
-from aos_runtime.store.tree import blob_name, check_names, first_difference, unpack
+from aos_runtime.store.tree import blob_name, first_difference, unpack
 
 __all__ = ["Expected", "Phase", "Provenances", "Stage", "open_stage", "stage_source"]
 
@@ -169,10 +168,7 @@ class Stage:
 
     def read_binary(self, digest: Digest) -> bytes:
         """One of the archive's `*.wasm` files.  Corrupt `stage-damaged` where it is not what was scanned."""
-        data = read_staged(self.folder / BLOB_FOLDER, blob_name(digest), Limits().unpacked_bytes)
-        if bytes_digest(data) != digest:
-            raise _damaged(f"the binary {digest} was changed")
-        return data
+        return _read_binary(self.folder, digest)
 
     def read_wasm(self) -> bytes | None:
         """The component, None for a capsule that has none."""
@@ -280,8 +276,7 @@ def content_files(inventory: Inventory) -> tuple[ContentFile, ...]:
 def _copy_source(source: Path, target: Path) -> None:
     """Copy at most one byte more than an archive may have, from one open descriptor of a regular file."""
     try:
-        real = source.resolve(strict=True)
-        handle = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = open_regular(source.resolve(strict=True))
     except (FileNotFoundError, NotADirectoryError, RuntimeError) as error:
         raise NotFound(
             "source-missing",
@@ -289,12 +284,11 @@ def _copy_source(source: Path, target: Path) -> None:
             hint="name a .capsule file or a project folder",
             source=str(source),
         ) from error
+    except Corrupt as error:
+        raise _not_a_file(source, is_folder=source.is_dir()) from error
     except OSError as error:
         raise explain(error, source) from error
-    with open(handle, "rb") as file, explained(target):  # noqa: PTH123 - wraps a descriptor, opens no path
-        mode = os.fstat(handle).st_mode
-        if not stat.S_ISREG(mode):
-            raise _not_a_file(source, is_folder=stat.S_ISDIR(mode))
+    with file, explained(target):
         data = file.read(Limits().packed_bytes + 1)
         if len(data) > Limits().packed_bytes:
             raise LimitExceeded(
@@ -324,8 +318,6 @@ def _scan(folder: Path) -> tuple[Inventory, Manifest]:
 
 
 def _unpack(folder: Path, inventory: Inventory) -> None:
-    entries = content_files(inventory)
-    check_names(entries)
     with (folder / ARCHIVE_FILE).open("rb") as file:
         unpack(iter_member_pieces(file, inventory), folder / TREE_FOLDER, folder / BLOB_FOLDER)
 
@@ -339,18 +331,21 @@ def _find_facts(
     catalogue: tuple[BundledCapsule, ...],
 ) -> _Facts:
     entries = content_files(inventory)
-
-    def read_binary(digest: Digest) -> bytes:
-        return read_staged(folder / BLOB_FOLDER, blob_name(digest), Limits().unpacked_bytes)
-
     return _Facts(
         inventory=inventory,
         manifest=manifest,
         entries=entries,
-        wasm_digest=check_component(manifest, entries, read_binary),
+        wasm_digest=check_component(manifest, entries, lambda digest: _read_binary(folder, digest)),
         provenance_class=classify(home, inventory, manifest, catalogue),
         previous=_read_previous(home, principal, manifest.name),
     )
+
+
+def _read_binary(folder: Path, digest: Digest) -> bytes:
+    data = read_staged(folder / BLOB_FOLDER, blob_name(digest), Limits().unpacked_bytes)
+    if bytes_digest(data) != digest:
+        raise _damaged(f"the binary {digest} was changed")
+    return data
 
 
 def _read_previous(home: Home, principal: PrincipalName, name: CapsuleName) -> Installed | None:

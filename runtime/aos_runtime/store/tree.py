@@ -15,7 +15,7 @@ from blake3 import blake3
 
 from aos_runtime.capsule.archive import ArchiveEntry
 from aos_runtime.capsule.provenance import PROVENANCE_FILE, bytes_digest
-from aos_runtime.errors import AosError, Corrupt, InvalidInput
+from aos_runtime.errors import AosError, Corrupt
 from aos_runtime.names import Digest
 from aos_runtime.store.files import (
     explained,
@@ -45,17 +45,6 @@ def is_binary(path: str) -> bool:
 def blob_name(digest: Digest) -> str:
     """The file name of a blob."""
     return f"{digest}{BLOB_SUFFIX}"
-
-
-def check_names(entries: Iterable[ContentFile]) -> None:
-    """Refuse an archive that brings a file which the runtime writes itself."""
-    if any(entry.path == META_FILE for entry in entries):
-        raise InvalidInput(
-            "archive-reserved-name",
-            f"the archive holds `{META_FILE}`, which only an install writes",
-            hint="build the capsule again without that file",
-            path=META_FILE,
-        )
 
 
 def unpack(members: Iterable[tuple[ArchiveEntry, Iterable[bytes]]], tree: Path, blobs: Path) -> None:
