@@ -149,7 +149,7 @@ class ServerHandshake:
         if request.get("claimed_principal") != principal:
             return self._reject(AUTHENTICATION_FAILED, "the claimed principal changed")
         signature = request.get("signature")
-        if not isinstance(signature, str) or len(signature) != 128 or not HEX_DIGITS.issuperset(signature):
+        if not isinstance(signature, str) or not _is_signature(signature):
             return self._reject(AUTHENTICATION_FAILED, f"no signature for principal {principal}")
         keys = self._find_keys(principal)
         if keys is None:
@@ -193,6 +193,10 @@ def _version_number(value: object) -> int | None:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_VERSION_NUMBER:
         return value
     return None
+
+
+def _is_signature(text: str) -> bool:
+    return len(text) == 128 and HEX_DIGITS.issuperset(text.lower())
 
 
 def _is_signed_by(public_key: str, text: bytes, signature: bytes) -> bool:

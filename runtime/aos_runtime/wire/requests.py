@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec import UNSET, Raw, Struct, field
 
 from aos_runtime.wire.methods import ADMIN_METHODS, METHODS, Method
 from aos_runtime.wire.payloads import RAW_JSON
@@ -152,7 +152,7 @@ TOOLS_PARAMS: dict[str, type[_Params]] = {
 class _Head(Struct, frozen=True):
     method: Any = None
     params: Raw = Raw(b"")
-    request_id: str | UnsetType | None = UNSET
+    request_id: Any = None
 
 
 _decode_head = msgspec.json.Decoder(_Head).decode
@@ -221,7 +221,7 @@ def _decode(
     head = _read_head(body) if kind == RAW_JSON else None
     if head is None or not isinstance(head.method, str):
         return None
-    request_id = None if head.request_id is UNSET else head.request_id
+    request_id = head.request_id if isinstance(head.request_id, str) else None
     method = methods.get(head.method)
     if method is None:
         return BadRequest(f"unknown method {head.method[:128]!r}", request_id)

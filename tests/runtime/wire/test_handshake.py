@@ -97,6 +97,11 @@ def test_a_claim_is_challenged_and_a_signature_proves_it() -> None:
     assert second.outcome.device_key_id == "0123456789abcdef"
 
 
+def test_the_case_of_the_hex_does_not_matter() -> None:
+    proof = request(claimed_principal="default", signature=signature().upper())
+    assert isinstance(challenged().receive(proof).outcome, Identity)
+
+
 def test_signed_text_is_the_published_one() -> None:
     assert signed_text("default", "00ff") == b"astrid-principal-auth:v1:default:00ff"
 

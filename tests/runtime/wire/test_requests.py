@@ -134,6 +134,11 @@ def test_an_admin_request_keeps_its_id() -> None:
     assert decode_admin_request(b'{"method":"AgentList"}') == Request(ADMIN_METHODS["AgentList"], {})
 
 
+def test_an_id_that_is_no_text_is_not_echoed() -> None:
+    request = decode_admin_request(b'{"method":"AgentList","request_id":5}')
+    assert request == Request(ADMIN_METHODS["AgentList"], {})
+
+
 @pytest.mark.parametrize(
     ("verb", "params", "expected"),
     [
