@@ -27,7 +27,7 @@ from typing import Any, Protocol
 import msgspec
 
 from aos_runtime.bus.envelope import Envelope
-from aos_runtime.capsule.topics import TOOL_RESULT, tool_topic
+from aos_runtime.capsule.topics import TOOL_RESULT, is_tool_name, tool_topic
 from aos_runtime.kernel.failures import FAILURE_PREFIX
 from aos_runtime.kernel.ports import Submission
 from aos_runtime.kernel.routing import Plan
@@ -202,7 +202,9 @@ class ToolsDoor:
     def _call(self, corr: str, params: dict[str, Any], cause: Envelope, reply: Reply) -> None:
         name = params["name"]
         bound = self._view(cause).tools.get(name)
-        if bound is None and not self._bus.is_handled(tool_topic(name), cause.principal):
+        if bound is None and not (
+            is_tool_name(name) and self._bus.is_handled(tool_topic(name), cause.principal)
+        ):
             reply(wire.error(self._unknown(name, cause)))
             return
         owner = cause.request_owner or ""

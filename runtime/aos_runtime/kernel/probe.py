@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from aos_runtime.capsule.topics import RESERVED_TOOL_NAME, tool_topic, topic_problem
+from aos_runtime.capsule.topics import is_tool_name, tool_topic
 from aos_runtime.host import GuestTrap
 from aos_runtime.kernel.actor import Generation
 from aos_runtime.kernel.failures import failure_sentence
@@ -126,7 +126,7 @@ def _tool(row: Any) -> Tool | str:
     name = row.get("name") if isinstance(row, dict) else None
     if not isinstance(name, str) or not 0 < len(name) <= MAX_TOOL_NAME_CHARS:
         return "describes a tool without a usable name"
-    if name == RESERVED_TOOL_NAME or "." in name or topic_problem(tool_topic(name)) is not None:
+    if not is_tool_name(name):
         return f"describes a tool named {name!r}, which no call can reach"
     schema = row.get("input_schema")
     if not isinstance(schema, dict):
