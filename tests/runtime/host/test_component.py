@@ -116,7 +116,8 @@ package astrid:kv@1.0.0 {
     variant error-code { invalid-key, too-large, quota, cas-mismatch, unknown(string) }
     record key-page { keys: list<string>, next-cursor: option<string> }
     kv-get: func(key: string) -> result<option<list<u8>>, error-code>;
-    kv-list-keys-page: func(prefix: string, cursor: option<string>, limit: u32) -> result<key-page, error-code>;
+    kv-list-keys-page: func(prefix: string, cursor: option<string>, limit: u32)
+      -> result<key-page, error-code>;
   }
 }"""
     imports = f"""(import "{KV}" "kv-get" (func (param i32 i32 i32)))

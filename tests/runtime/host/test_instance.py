@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -12,6 +13,7 @@ from aos_runtime.host import EngineSettings, GuestTrap, HookResult, HostEngine, 
 from tests.support.guests import (
     CONTINUE,
     ECHO,
+    KV,
     SYS,
     Recorder,
     code_of,
@@ -308,3 +310,38 @@ def test_close_frees_and_may_be_repeated(instantiate: Instantiate) -> None:
     with pytest.raises(GuestTrap, match="has stopped before"):
         instance.hook(b"a", b"b")
     assert instance.memory_bytes() == 0
+
+
+def test_cmp_14_many_threads_with_an_instance_each(engine: HostEngine) -> None:
+    code = code_of(engine, guest_text(publish_call(64, 5, 80, 2) + ECHO))
+
+    def work(number: int) -> int:
+        published = 0
+        for turn in range(20):
+            recorder = Recorder()
+            instance = Instance(code, recorder.context())
+            for _ in range(20):
+                payload = f"{number}-{turn}".encode() * 50
+                assert instance.hook(b"act", payload) == HookResult("act", payload)
+            published += len(recorder.published)
+            instance.close()
+        return published
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(work, range(8), timeout=60)) == [400] * 8
+
+
+def test_cmp_18_a_large_value_crosses_whole(recorder: Recorder) -> None:
+    large = HostEngine(EngineSettings())
+    try:
+        get = f'(import "{KV}" "kv-get" (func $get (param i32 i32 i32)))'
+        set_ = f'(import "{KV}" "kv-set" (func $set (param i32 i32 i32 i32 i32)))'
+        copy = """(call $get (i32.const 64) (i32.const 1) (i32.const 512))
+         (call $set (i32.const 65) (i32.const 1) (i32.load (i32.const 520)) (i32.load (i32.const 524))
+          (i32.const 512))"""
+        text = guest_text(copy + CONTINUE, imports=get + set_, more='(data (i32.const 64) "kl")')
+        recorder.kv.values["k"] = bytes(range(256)) * 40_000
+        Instance(code_of(large, text), recorder.context()).hook(b"", b"")
+        assert recorder.kv.values["l"] == recorder.kv.values["k"]
+    finally:
+        large.close()
