@@ -31,8 +31,9 @@ class Verdict(Enum):
 
 
 class Outcome(Struct, frozen=True):
-    """What one hook call came to.  `data` is its payload; for DENY `reason` says why, without a final
-    period.
+    """What one hook call came to.
+
+    `data` is its payload; for DENY `reason` says why, without a final period.
     """
 
     verdict: Verdict

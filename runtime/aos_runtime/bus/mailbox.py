@@ -81,8 +81,9 @@ class Mailbox(Generic[Message]):
         return None
 
     def close(self) -> tuple[Message, ...]:
-        """Take no more; gives back what nobody will run, oldest first.  A run in progress ends at its
-        next `take`.
+        """Take no more; gives back what nobody will run, oldest first.
+
+        A run in progress ends at its next `take`.
         """
         self.closed = True
         left = tuple(self._queue)

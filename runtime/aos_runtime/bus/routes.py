@@ -55,9 +55,7 @@ class RouteTable:
         self._cache: dict[tuple[str, str | None], tuple[Handler, ...]] = {}
 
     def targets(self, topic: str, principal: str | None) -> tuple[Handler, ...]:
-        """The handlers of `topic` for `principal`, by priority, then capsule, then action.  0.1 us when
-        cached.
-        """
+        """The handlers of `topic` for `principal`, by priority, capsule, action.  0.1 us when cached."""
         key = (topic, principal)
         found = self._cache.get(key)
         if found is None:

@@ -26,9 +26,7 @@ class RequestRates:
         self._charged: dict[tuple[str, str], deque[float]] = {}
 
     def charge(self, principal: str, method: str, limit: int | None, now_s: float) -> str | None:
-        """Count one authorised request.  None where it may run, else the text of the refusal (not
-        counted).
-        """
+        """Count one authorised request: None where it may run, else the refusal, not counted."""
         if limit is None:
             return None
         key = (principal, method)
@@ -42,9 +40,7 @@ class RequestRates:
         return None
 
     def _make_room(self, now_s: float) -> None:
-        """Forget finished windows, then the oldest: principals come from profiles, so this is a bound,
-        not a path.
-        """
+        """Forget finished windows, then the oldest; seldom, since principals come from profiles."""
         if len(self._charged) < MAX_TRACKED:
             return
         for key, times in tuple(self._charged.items()):
@@ -66,9 +62,7 @@ class Throughput:
         self._bytes = 0
 
     def charge(self, size_bytes: int, now_s: float) -> bool:
-        """Count one publish; False where it is over the rate or too large alone, and then it is not
-        counted.
-        """
+        """Count one publish; False, and not counted, where it is over the rate or too large alone."""
         if now_s - self._started_s >= THROUGHPUT_WINDOW_S:
             self._started_s, self._bytes = now_s, 0
         if size_bytes > MAX_SINGLE_BYTES or self._bytes + size_bytes > self._limit:

@@ -87,9 +87,7 @@ class Surfaces:
 
 
 def bind_providers(candidates: Iterable[Candidate]) -> Surfaces:
-    """Bind the surfaces of one principal by the rule of this module; the order of `candidates` does not
-    matter.
-    """
+    """Bind the surfaces of one principal; the order of `candidates` does not matter."""
     return Surfaces(tuple(candidates))
 
 

@@ -53,8 +53,9 @@ class Reply(NamedTuple):
 
 
 def encode_message(topic: str, payload: object) -> bytes:
-    """The body of a client frame.  LimitExceeded `payload-too-large` names size and limit (case
-    DMN-14); InvalidInput `payload-not-json`.
+    """The body of a client frame.
+
+    LimitExceeded `payload-too-large` names size and limit (case DMN-14); InvalidInput `payload-not-json`.
     """
     text = _encode(payload)
     if len(text) > MAX_PAYLOAD_BYTES:
@@ -121,8 +122,9 @@ def admin_exchange(method: str, params: dict[str, object] | None, request_id: st
 
 
 def tools_exchange(verb: str, params: dict[str, object] | None, correlation: str) -> Exchange:
-    """A request to the tools door.  `verb` is one of TOOLS_VERBS; parameters are those of
-    `requests.TOOLS_PARAMS`.
+    """A request to the tools door.
+
+    `verb` is one of TOOLS_VERBS; parameters are those of `requests.TOOLS_PARAMS`.
     """
     return _exchange(tools_topic(verb, correlation), _payload(f"Tools{verb.capitalize()}", params))
 

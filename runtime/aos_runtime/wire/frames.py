@@ -22,10 +22,10 @@ _MAX_PREFIX = 0xFFFF_FFFF
 
 
 def encode_frame(body: bytes) -> bytes:
-    """One frame around `body`.  LimitExceeded `frame-too-large` where the prefix cannot say its length."""
+    """One frame around `body`.  LimitExceeded `frame-unsayable` where the prefix cannot say its length."""
     if len(body) > _MAX_PREFIX:
         raise LimitExceeded(
-            "frame-too-large",
+            "frame-unsayable",
             f"a frame of {len(body)} bytes is over the limit of {_MAX_PREFIX} bytes",
             hint="send less in one message",
             size_bytes=len(body),
@@ -51,9 +51,7 @@ class FrameDecoder:
 
     @property
     def fault(self) -> PeerFault | None:
-        """Why the stream is lost: set by a too large prefix, also when `feed` still had whole frames to
-        return.
-        """
+        """Why the stream is lost; set by a too large prefix even where `feed` had frames to return."""
         return self._fault
 
     def feed(self, data: bytes) -> list[bytes]:

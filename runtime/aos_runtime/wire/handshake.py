@@ -50,8 +50,9 @@ class KeyEntry(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """Who a connection is.  `verified` is True only after a signature; `client_version` is the peer's own
-    text.
+    """Who a connection is.
+
+    `verified` is True only after a signature; `client_version` is the peer's own text.
     """
 
     principal: PrincipalName
@@ -176,9 +177,7 @@ class ServerHandshake:
 
 
 def workspace_problem(workspace: object) -> str | None:
-    """What is wrong with the text of a workspace; whether the folder may serve as one is the server's
-    check.
-    """
+    """What is wrong with the text of a workspace; whether the folder may serve is the server's check."""
     if not isinstance(workspace, str) or not workspace.startswith("/") or "\0" in workspace:
         return "workspace must be an absolute path"
     if len(workspace.encode("utf-8", "surrogatepass")) > MAX_WORKSPACE_BYTES:

@@ -38,7 +38,7 @@ class ClientHandshake:
     """The client's side of one connection.
 
     With `principal` and `sign` (ed25519 over bytes, 64 bytes back) it authenticates; without, it is
-    anonymous. `workspace` is the absolute path of the folder that `cwd://` means for this connection.
+    anonymous.  `workspace` is the absolute path of the folder that `cwd://` means for this connection.
     """
 
     __slots__ = ("_fields", "_principal", "_proved", "_sign")
@@ -89,9 +89,7 @@ class ClientHandshake:
         return ServerHello(server_version, version)
 
     def _prove(self, challenge: object) -> bytes:
-        """Sign only what has the shape of a challenge: a server must not choose other text for us to
-        sign.
-        """
+        """Sign only what has the shape of a challenge: the server must not choose what we sign."""
         shaped = isinstance(challenge, str) and len(challenge) == 64 and HEX_DIGITS.issuperset(challenge)
         if not shaped or self._principal is None or self._sign is None or self._proved:
             raise malformed()

@@ -83,8 +83,9 @@ class ConnectionFacts(Struct, frozen=True):
 
 
 class Accepted(Struct, frozen=True):
-    """Put it on the bus.  `session` is set for chat messages: a new turn, or the end of one where
-    `cancels`.
+    """Put it on the bus.
+
+    `session` is set for chat messages: a new turn, or the end of one where `cancels`.
     """
 
     topic: str

@@ -30,8 +30,9 @@ TOOL_CANCEL_REQUEST = "tool_cancel_request"
 
 
 class Normalised(Struct, frozen=True, gc=False):
-    """A payload on the bus.  `kind` is its tag, None for custom; `body` is what guests and clients are
-    sent.
+    """A payload on the bus.
+
+    `kind` is its tag, None for custom; `body` is what guests and clients are sent.
     """
 
     kind: str | None
@@ -115,8 +116,9 @@ class LlmResponse(_Tagged, frozen=True, gc=False, tag="llm_response"):
 
 
 class ToolRequest(_Tagged, frozen=True, gc=False, tag="tool_execute_request"):
-    """A call of one tool.  `arguments` is any JSON; to send bytes that are JSON already, pass a
-    `msgspec.Raw`.
+    """A call of one tool.
+
+    `arguments` is any JSON; to send bytes that are JSON already, pass a `msgspec.Raw`.
     """
 
     call_id: str
@@ -219,8 +221,7 @@ _NOT_JSON = (msgspec.DecodeError, RecursionError, UnicodeError)
 
 
 def normalise(payload: bytes) -> Normalised | None:
-    """Apply the publish rule of the module docstring to untrusted bytes; None where they are not strict
-    JSON.
+    """Apply the module's publish rule to untrusted bytes; None where they are not strict JSON.
 
     Measured at 0.5 us for a small tool request.  Size is the caller's check.
     """

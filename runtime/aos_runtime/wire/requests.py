@@ -21,8 +21,9 @@ DEFAULT_CALL_TIMEOUT_S = 60.0
 
 
 class Request(Struct, frozen=True):
-    """A well-formed request.  `params` holds every parameter of the method, absent ones with their
-    default.
+    """A well-formed request.
+
+    `params` holds every parameter of the method, absent ones with their default.
     """
 
     method: Method

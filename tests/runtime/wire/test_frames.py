@@ -119,4 +119,5 @@ def test_what_no_prefix_can_say_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(frames, "_MAX_PREFIX", 3)
     with pytest.raises(LimitExceeded) as refusal:
         encode_frame(b"four")
+    assert refusal.value.code == "frame-unsayable"
     assert refusal.value.context == {"size_bytes": 4, "limit_bytes": 3}
