@@ -49,13 +49,6 @@ def failure_sentence(error: GuestTrap | AosError) -> str:
             return f"interceptor execution failed: {error.message}"
 
 
-def failure_detail(error: GuestTrap | AosError) -> str:
-    """The same, with everything that the engine said: for the log."""
-    sentence = failure_sentence(error)
-    detail = error.detail if isinstance(error, GuestTrap) else error.message
-    return sentence if detail in sentence else f"{sentence}: {detail}"
-
-
 def failure_message(envelope: Envelope, reason: str) -> FailureMessage | None:
     """The receipt for a request that got no answer; None where nobody could wait for one."""
     request_id = _request_id(envelope)

@@ -20,7 +20,7 @@ from aos_runtime.bus.routes import RouteTable
 from aos_runtime.errors import AosError
 from aos_runtime.host import GuestTrap, HookResult
 from aos_runtime.kernel.actor import MAX_WAITING, Actor, Delivery, Step
-from aos_runtime.kernel.failures import failure_detail, failure_message
+from aos_runtime.kernel.failures import failure_message, failure_sentence
 from aos_runtime.kernel.ports import Submission
 from aos_runtime.kernel.routing import Native, Plan, Routing
 from aos_runtime.names import CapsuleName, PrincipalName
@@ -195,7 +195,7 @@ class Kernel:
         self._settle(actor, delivery, outcome)
 
     def failed(self, actor: Actor, delivery: Delivery, error: GuestTrap | AosError) -> None:
-        self._note(actor, "error", delivery, failure_detail(error))
+        self._note(actor, "error", delivery, failure_sentence(error))
         reason = "trap" if isinstance(error, AosError) else error.reason.value
         self._settle(actor, delivery, trapped(reason, error.message))
 

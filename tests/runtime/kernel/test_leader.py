@@ -127,7 +127,9 @@ def test_rule_2_runnables_take_turns(leader: Leader, source: FakeSource) -> None
     assert "".join(order) == "ababab"
 
 
-def test_rule_3_before_block_gives_the_poller_and_the_ready_work_away(leader: Leader, source: FakeSource) -> None:
+def test_rule_3_before_block_gives_the_poller_and_the_ready_work_away(
+    leader: Leader, source: FakeSource
+) -> None:
     gate, neighbour, client, done = (threading.Event() for _ in range(4))
 
     def blocks() -> None:
