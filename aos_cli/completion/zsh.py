@@ -36,7 +36,7 @@ _TAIL = r"""
 _aos() {
     emulate -L zsh
     local node=aos word expects='' kind='' argument='' index positional=0
-    local -a commands options
+    local -a subcommands options
     for ((index = 2; index < CURRENT; index++)); do
         word=$words[index]
         if [[ -n $expects ]]; then expects=''; continue; fi
@@ -46,7 +46,7 @@ _aos() {
             continue
         fi
         _aos_node $node
-        (( ${#commands[(r)$word:*]} )) && node="$node $word"
+        (( ${#subcommands[(r)$word:*]} )) && node="$node $word"
     done
     _aos_node $node
     if [[ -n $expects ]]; then
@@ -58,8 +58,8 @@ _aos() {
         _aos_value ${kind%%:*} ${kind#*:}
     elif [[ $positional == 0 && $words[CURRENT] == -* ]]; then
         _describe -o option options
-    elif (( $#commands )); then
-        _describe command commands
+    elif (( $#subcommands )); then
+        _describe command subcommands
     else
         _aos_value ${argument%%:*} ${argument#*:}
     fi
@@ -87,7 +87,7 @@ def _node_function(nodes: Sequence[Node]) -> str:
         )
         lines += [
             f"        ({_quote(node.path)})",
-            f"            commands=({commands})",
+            f"            subcommands=({commands})",
             f"            options=({options})",
             f"            argument={_quote(render_value(node.argument))}",
             "            ;;",
