@@ -67,7 +67,10 @@ def wasm_tools_version() -> str:
 def check_wit_folder(folder: Path) -> str | None:
     """Why a folder of WIT does not resolve as a package, in the tool's words; None where it does."""
     finished = _wasm_tools("component", "wit", str(folder), folder=folder)
-    return None if finished.status == 0 else _words(finished).replace(f"{folder}{os.sep}", "")
+    if finished.status == 0:
+        return None
+    words = _words(finished).removeprefix(f"failed to parse package: {folder}: ")
+    return words.replace(f"{folder}{os.sep}", "").split(" | ")[0]  # the rest draws the source line
 
 
 def _check_core_imports(core: bytes, libraries: Mapping[str, Path]) -> None:

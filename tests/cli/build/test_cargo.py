@@ -15,6 +15,10 @@ from aos_cli.build.toolchain import Compiler
 from aos_runtime.errors import AosError, BuildFailed, InvalidInput, NotFound, PeerFault, Unavailable
 
 
+def _ignore(_: bytes) -> None:
+    """Shows nothing."""
+
+
 class Stand:
     """A project folder and a `cargo` that answers from files and writes down how it was called."""
 
@@ -40,7 +44,7 @@ class Stand:
     def called(self) -> list[str]:
         return (self.root / "called").read_text().splitlines()
 
-    def cargo(self, *switches: str, show: Sink = bytearray().extend) -> Cargo:
+    def cargo(self, *switches: str, show: Sink = _ignore) -> Cargo:
         environ = {"PATH": "/usr/bin:/bin"}
         return Cargo(
             program=str(self.program), folder=self.folder, environ=environ, switches=switches, show=show

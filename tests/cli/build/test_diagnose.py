@@ -22,8 +22,8 @@ information see: https://docs.rs/getrandom/0.3.4/#webassembly-support
    --> getrandom-0.3.4/src/backends.rs:176:9
 """
 GETRANDOM_2 = """\
-error: the wasm*-unknown-unknown targets are not supported by default, you may need to enable the "js" feature. \
-For more information see: https://docs.rs/getrandom/#webassembly-support
+error: the wasm*-unknown-unknown targets are not supported by default, you may need to enable the "js" \
+feature. For more information see: https://docs.rs/getrandom/#webassembly-support
    --> getrandom-0.2.17/src/lib.rs:346:9
 """
 UNDEFINED = "rust-lld: error: lto.tmp: undefined symbol: __getrandom_v03_custom\n"
@@ -42,8 +42,8 @@ OFFLINE_UNKNOWN = """\
 error: no matching package named `astrid-sdk` found
 location searched: crates.io index
 required by package `demo v0.1.0 (/tmp/demo)`
-As a reminder, you're using offline mode (--offline) which can sometimes cause surprising resolution failures, \
-if this error is too confusing you may wish to retry without `--offline`.
+As a reminder, you're using offline mode (--offline) which can sometimes cause surprising resolution \
+failures, if this error is too confusing you may wish to retry without `--offline`.
 """
 NO_NETWORK = """\
 error: failed to get `astrid-sdk` as a dependency of package `demo v0.1.0 (/tmp/demo)`
@@ -59,7 +59,7 @@ Caused by:
 """
 LOCKED = """\
 error: cannot update the lock file /tmp/demo/Cargo.lock because --locked was passed to prevent this
-help: to generate the lock file without accessing the network, remove the --locked flag and use --offline instead.
+help: to generate the lock file without accessing the network, remove the --locked flag and use --offline
 """
 EDITION = """\
 error: failed to parse manifest at `/tmp/demo/Cargo.toml`
@@ -67,7 +67,7 @@ error: failed to parse manifest at `/tmp/demo/Cargo.toml`
 Caused by:
   feature `edition2024` is required
 
-  The package requires the Cargo feature called `edition2024`, but that feature is not stabilized in this version
+  The package requires the Cargo feature called `edition2024`, but that feature is not stabilized here
 """
 RUSTC = (
     "error: rustc 1.80.0 is not supported by the following package:\n  astrid-sdk@0.7.2 requires rustc 1.94\n"

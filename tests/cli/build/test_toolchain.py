@@ -31,7 +31,8 @@ class Machine:
     def rustc(self, path: Path, release: str, sysroot: Path, *, library: bool) -> None:
         libraries = sysroot / "lib" / "rustlib" / TARGET / "lib"
         script = (
-            f'case "$1" in -vV) echo "rustc {release}"; echo "release: {release}"; echo "commit-hash: c0ffee";;'
+            f'case "$1" in -vV) echo "rustc {release}"; echo "release: {release}";'
+            ' echo "commit-hash: c0ffee";;'
             f' *) echo "{sysroot}"; echo "{libraries}";; esac'
         )
         self.program(path, script)

@@ -1,4 +1,4 @@
-"""`aos capsule build`: its arguments and failures, before any compiler runs.  What it builds is in the journeys."""
+"""`aos capsule build`: arguments and failures before a compiler runs.  The building is in the journeys."""
 
 from __future__ import annotations
 
