@@ -88,7 +88,7 @@ def _near_hint(path: str, known: Mapping[str, frozenset[str]]) -> str | None:
     if path in _ADDED_IN:
         return f"astrid-sdk {_ADDED_IN[path]} has it: raise the version in Cargo.toml"
     here = [f"{interface}/{name}" for interface, names in known.items() for name in names]
-    near = difflib.get_close_matches(path, sorted({*here, *_ADDED_IN}), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(path, sorted({*here, *_ADDED_IN}), n=1, cutoff=0.75)
     if not near:
         return None
     since = "" if near[0] in here else f", which astrid-sdk {_ADDED_IN[near[0]]} has"

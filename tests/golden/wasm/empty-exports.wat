@@ -1,0 +1,4 @@
+(module
+  (func (export "run"))
+  (func (export "astrid-install"))
+  (func (export "astrid-upgrade") (local i32)))

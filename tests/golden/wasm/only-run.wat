@@ -1,0 +1,3 @@
+(module
+  (func $work)
+  (func (export "run") call $work))

@@ -1,0 +1,10 @@
+(module
+  (import "env" "host_thing" (func $thing))
+  (import "env" "table" (table 1 funcref))
+  (import "env" "memory" (memory 1 2))
+  (import "js" "count" (global (mut i64)))
+  (import "env" "tag" (tag (param i32)))
+  (func $first)
+  (func (export "astrid-install") call $first)
+  (func (export "astrid-upgrade") call $first)
+  (export "run" (func $thing)))

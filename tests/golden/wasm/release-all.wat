@@ -1,0 +1,57 @@
+(module
+  (import "astrid:sys/host@1.0.0" "log" (func $log (param i32 i32)))
+  (memory (export "memory") 1)
+  (global $stack (mut i32) (i32.const 1024))
+  (global $once (mut i32) (i32.const 0))
+  (func $constructors  ;; what runs once in front of every export: more than calls
+    global.get $once
+    br_if 0
+    i32.const 1
+    global.set $once)
+  (func $panic_hook
+    i32.const 0
+    i32.const 8
+    call $log)
+  (func $run (export "run")  ;; the author's code, inlined
+    global.get $stack
+    i32.const 16
+    i32.sub
+    global.set $stack
+    call $constructors
+    call $panic_hook
+    i32.const 1
+    i32.const 10
+    call $log
+    global.get $stack
+    i32.const 16
+    i32.add
+    global.set $stack)
+  (func $astrid-install (export "astrid-install")  ;; the author's code, inlined
+    global.get $stack
+    i32.const 16
+    i32.sub
+    global.set $stack
+    call $constructors
+    call $panic_hook
+    i32.const 1
+    i32.const 11
+    call $log
+    global.get $stack
+    i32.const 16
+    i32.add
+    global.set $stack)
+  (func $astrid-upgrade (export "astrid-upgrade")  ;; the author's code, inlined
+    global.get $stack
+    i32.const 16
+    i32.sub
+    global.set $stack
+    call $constructors
+    call $panic_hook
+    i32.const 1
+    i32.const 12
+    call $log
+    global.get $stack
+    i32.const 16
+    i32.add
+    global.set $stack)
+)
