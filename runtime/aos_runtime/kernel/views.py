@@ -95,7 +95,8 @@ def route_table(views: Iterable[View]) -> RouteTable:
         [
             handler
             for view in views
-            for resident in view.residents.values()
+            for name, resident in view.residents.items()
+            if name not in view.surfaces.replaced
             for handler in _handlers(resident)
         ],
         {view.principal: view.surfaces.provider_of for view in views},

@@ -10,14 +10,24 @@ capsules were loaded:
 3. an installed capsule beats a bundled one;
 4. the earliest installed beats later ones;
 5. the name decides, alphabetically.
+
+A bundled capsule that an installed one replaces whole (a router beside the bundled router) yields on its
+other topics too: `Surfaces.replaced`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from aos_runtime.capsule.topics import COMMAND_RUN, TOOL_EXECUTE, matches_dispatch, user_invocable
+from aos_runtime.capsule.topics import (
+    COMMAND_RUN,
+    TOOL_DESCRIBE,
+    TOOL_EXECUTE,
+    matches_dispatch,
+    user_invocable,
+)
 from aos_runtime.names import CapsuleName
 
 
@@ -48,7 +58,7 @@ class Shadowed:
 class Surfaces:
     """The providers of one principal: an immutable answer to who serves what."""
 
-    __slots__ = ("_bound", "_stars", "shadowed")
+    __slots__ = ("_bound", "_stars", "replaced", "shadowed")
 
     def __init__(self, candidates: tuple[Candidate, ...]) -> None:
         self._stars = tuple(
@@ -65,8 +75,16 @@ class Surfaces:
             winner, *losers = self._rank(topic, named[topic])
             self._bound[topic] = winner
             shadowed += (Shadowed(topic=topic, winner=winner, loser=loser) for loser in losers)
+        self.replaced: Mapping[CapsuleName, CapsuleName] = dict(_replaced(candidates))
+        """Bundled capsules that get no message at all, with the installed capsule that took their place."""
+        shadowed += (
+            Shadowed(topic=topic, winner=self.replaced[one.name], loser=one.name)
+            for one in candidates
+            if one.name in self.replaced
+            for topic in sorted(_own_topics(one))
+        )
         self.shadowed: tuple[Shadowed, ...] = tuple(shadowed)
-        """Every capsule that lost a topic that somebody names, sorted by topic, then rank."""
+        """Every capsule that lost a topic that somebody names, by topic, then rank; then the replaced."""
 
     def provider_of(self, topic: str) -> CapsuleName | None:
         """The capsule that serves a user-invocable topic; None where nobody does, or for any other topic."""
@@ -89,6 +107,26 @@ class Surfaces:
 def bind_providers(candidates: Iterable[Candidate]) -> Surfaces:
     """Bind the surfaces of one principal; the order of `candidates` does not matter."""
     return Surfaces(tuple(candidates))
+
+
+def _own_topics(candidate: Candidate) -> frozenset[str]:
+    """The rows on which every capsule that has one is called: neither bound one by one, nor asked of all."""
+    return frozenset(
+        row for row in candidate.patterns if user_invocable(row) is None and row != TOOL_DESCRIBE
+    )
+
+
+def _replaced(candidates: Iterable[Candidate]) -> Iterator[tuple[CapsuleName, CapsuleName]]:
+    """A bundled capsule yields to the first installed one that has all of its rows: two routers would run
+    every call twice.  One that has some of them (a guard before the router) replaces nothing.
+    """
+    installed = sorted((one.installed_at, one.name, one) for one in candidates if not one.is_bundled)
+    for one in candidates:
+        own = _own_topics(one)
+        if one.is_bundled and own:
+            heirs = (name for _, name, other in installed if own <= frozenset(other.patterns))
+            for heir in itertools.islice(heirs, 1):
+                yield one.name, heir
 
 
 def _reaches_surface(row: str) -> bool:

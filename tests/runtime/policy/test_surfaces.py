@@ -53,6 +53,39 @@ def test_an_installed_capsule_beats_a_bundled_one() -> None:
     assert winner(bundled, capsule("b", at="2026-01-02T00:00:00Z")) == "b"
 
 
+ROUTER_ROWS = ("tool.v1.request.execute", "tool.v1.execute.*.result")
+
+
+def test_a_bundled_capsule_yields_whole_to_an_installed_one_with_all_its_rows() -> None:
+    bundled = capsule("router", *ROUTER_ROWS, bundled=True)
+    installed = capsule("aos-router", *ROUTER_ROWS, "x.v1.more")
+    surfaces = bind_providers([bundled, installed])
+    assert surfaces.replaced == {"router": "aos-router"}
+    assert surfaces.shadowed == tuple(
+        Shadowed(topic=topic, winner=CapsuleName("aos-router"), loser=CapsuleName("router"))
+        for topic in sorted(ROUTER_ROWS)
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        capsule("guard", ROUTER_ROWS[0]),
+        capsule("second", *ROUTER_ROWS, bundled=True),
+        capsule("tools", SEARCH, "tool.v1.request.describe"),
+    ],
+)
+def test_what_does_not_replace_a_bundled_capsule(other: Candidate) -> None:
+    bundled = capsule("router", *ROUTER_ROWS, "tool.v1.request.describe", bundled=True)
+    assert bind_providers([bundled, other]).replaced == {}
+
+
+def test_a_bundled_capsule_of_tools_only_is_bound_tool_by_tool() -> None:
+    bundled = capsule("files", SEARCH, "tool.v1.request.describe", bundled=True)
+    installed = capsule("mine", SEARCH, "tool.v1.request.describe")
+    assert bind_providers([bundled, installed]).replaced == {}
+
+
 def test_at_the_same_instant_the_name_decides() -> None:
     assert winner(capsule("c"), capsule("a"), capsule("b")) == "a"
 
