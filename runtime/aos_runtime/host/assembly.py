@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -52,10 +53,21 @@ def open_store(code: Code) -> Store:
     return store
 
 
-def assemble(code: Code, store: Store, boundary: Boundary, on_publish: raw.HostFunction) -> Assembly:
-    """Link the three modules.  Raises Trap or WasmtimeError where the guest does not fit or its
-    start traps.
+def assemble(code: Code, boundary: Boundary, on_publish: raw.HostFunction) -> Assembly:
+    """A new store with the three modules linked in it.
+
+    Trap or WasmtimeError where the guest does not fit or its start traps, TypeError where an export is of
+    another kind than a capsule's.
     """
+    store = open_store(code)
+    with contextlib.ExitStack() as undo:
+        undo.callback(store.close)
+        assembly = _link(code, store, boundary, on_publish)
+        undo.pop_all()
+    return assembly
+
+
+def _link(code: Code, store: Store, boundary: Boundary, on_publish: raw.HostFunction) -> Assembly:
     callbacks: list[object] = []
     trampoline = CoreInstance(store, code.engine.trampoline, []).exports(store)
     publish = trampoline["publish"]

@@ -68,7 +68,7 @@ class CodeCache:
             return code
 
     def sweep(self, live: Collection[Digest]) -> int:
-        """Remove files of components that are not `live` and of other engines; how many went."""
+        """Remove what is not this engine's code of a component in `live`; how many files went."""
         wanted = {self._path(digest).name for digest in live}
         gone = 0
         with contextlib.suppress(OSError):
@@ -93,7 +93,15 @@ class CodeCache:
         with contextlib.suppress(AosError, OSError):
             make_private_folder(self._folder)
             write_atomic(self._path(digest), self._seal(digest, code), sync=False)
+            self._drop_others(digest)
         return code
+
+    def _drop_others(self, digest: Digest) -> None:
+        """Remove what other engines have compiled of this component."""
+        own = self._path(digest)
+        for path in list(self._folder.glob(f"{digest}-*{_SUFFIX}")):
+            if path != own:
+                path.unlink(missing_ok=True)
 
     def _seal(self, digest: Digest, code: Code) -> bytes:
         module, interface = bytes(code.module.serialize()), wit.encode_interface(code.interface)

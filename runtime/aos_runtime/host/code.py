@@ -17,9 +17,7 @@ _NEEDED_EXPORTS = ("memory", "cabi_realloc", HOOK_EXPORT)
 
 
 class Code:
-    """A core module, compiled, and what is known of its component.  Immutable; safe to share between
-    threads.
-    """
+    """A core module, compiled, and what is known of its component.  Immutable; threads may share it."""
 
     __slots__ = ("__weakref__", "bindings", "engine", "interface", "module")
 

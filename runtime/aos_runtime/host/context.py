@@ -49,9 +49,7 @@ class GuestContext:
     config: Callable[[str], str | None]
     """The value of one `[env]` key, secrets included."""
     log: Callable[[str, str], None]
-    """`(level, message)`; level is one of trace, debug, info, warn, error.  Bounds and escapes what it is
-    given.
-    """
+    """`(level, message)`, level one of trace, debug, info, warn, error; escapes what it is given."""
     now_ms: Callable[[], int] = _wall_clock_ms
     monotonic_ns: Callable[[], int] = time.monotonic_ns
     before_block: Callable[[], None] = _do_nothing

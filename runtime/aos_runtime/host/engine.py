@@ -53,6 +53,7 @@ class HostEngine:
         # A function type belongs to the first engine that uses it; with another it aborts the process.
         self.publish_type = FuncType([ValType.i32(), ValType.i32()], [ValType.i32()])
         self._instances: weakref.WeakSet[Instance] = weakref.WeakSet()
+        self._instances_lock = threading.Lock()
         self._address = raw.address_of_engine(self.engine)
         self._closing = threading.Event()
         self._ticker = threading.Thread(target=self._tick, name="aos-epoch", daemon=True)
@@ -71,29 +72,35 @@ class HostEngine:
 
     def adopt(self, instance: Instance) -> None:
         """Remember an instance, to be closed before the engine."""
-        self._instances.add(instance)
+        with self._instances_lock:
+            self._instances.add(instance)
 
     def interrupt_all(self) -> None:
         """Stop every guest that is running now, as if its time were up."""
-        longest = max((instance.ticks for instance in list(self._instances)), default=0)
+        longest = max((instance.ticks for instance in self._living()), default=0)
         for _ in range(longest):
             raw.increment_epoch(self._address)
 
     def close(self) -> None:
-        """Stop the clock, then drop instances, modules and engine, in that order.  Running guests are
-        stopped.
+        """Stop the clock and every guest, then free instances, modules and engine, in that order.
+
+        RuntimeError where a host function has not come back after 10 seconds; then the rest is left as it is.
         """
         if self._closing.is_set():
             return
         self.interrupt_all()
         self._closing.set()
         self._ticker.join()
-        for instance in list(self._instances):
+        for instance in self._living():
             instance.close(wait_s=_CLOSE_WAIT_S)
         self.edge.close()
         self.trampoline.close()
         self.engine.close()
         atexit.unregister(self.close)
+
+    def _living(self) -> list[Instance]:
+        with self._instances_lock:
+            return list(self._instances)
 
     def _tick(self) -> None:
         wait, advance, address = self._closing.wait, raw.increment_epoch, self._address

@@ -19,7 +19,7 @@ from wasmtime import Trap, WasmtimeError
 
 from aos_runtime.errors import AosError, InvalidInput, LimitExceeded
 from aos_runtime.host import raw
-from aos_runtime.host.assembly import Assembly, assemble, open_store
+from aos_runtime.host.assembly import Assembly, assemble
 from aos_runtime.host.boundary import Boundary
 from aos_runtime.host.code import Code
 from aos_runtime.host.context import GuestContext
@@ -70,7 +70,7 @@ class Instance:
         self.context = context
         self.dead = False
         self.ticks = code.engine.ticks(settings.call_timeout_s)
-        """Epochs that one call may take at most, now."""
+        """Epochs that the longest call so far could take."""
         self._engine = code.engine
         self._lock = threading.Lock()
         self._boundary = Boundary(context)
@@ -104,7 +104,7 @@ class Instance:
             view[WINDOW_START:payload_at] = action
             view[payload_at:end] = payload
             self._words[0], self._words[2] = len(action), len(payload)
-            self._run(self._hook, _TWO, None if timeout_s is None else self._engine.ticks(timeout_s))
+            self._run(self._hook, _TWO, timeout_s)
             return self._read_result()
         finally:
             self._lock.release()
@@ -125,7 +125,7 @@ class Instance:
             )
         self._enter()
         try:
-            self._run(raw.pointer_to_func(export), _NONE, self._engine.ticks(timeout_s))
+            self._run(raw.pointer_to_func(export), _NONE, timeout_s)
         finally:
             self._lock.release()
 
@@ -138,7 +138,7 @@ class Instance:
 
         RuntimeError where it has not ended by then; nothing is freed.
         """
-        if not self._lock.acquire(timeout=wait_s) if wait_s else not self._lock.acquire(blocking=False):
+        if not (self._lock.acquire(timeout=wait_s) if wait_s else self._lock.acquire(False)):
             raise RuntimeError("instance closed while another thread runs it")
         try:
             if not self._closed:
@@ -151,9 +151,8 @@ class Instance:
             self._lock.release()
 
     def _assemble(self, code: Code) -> Assembly:
-        store = open_store(code)
         try:
-            return assemble(code, store, self._boundary, self._boundary.guard(self._on_publish))
+            return assemble(code, self._boundary, self._boundary.guard(self._on_publish))
         except Trap as cause:
             raise self._fault_verdict() or classify(cause, near_memory_limit=False) from cause
         except WasmtimeError as cause:
@@ -176,15 +175,20 @@ class Instance:
             self._lock.release()
             raise GuestTrap(TrapReason.TRAP, "the instance has stopped before")
 
-    def _run(self, func: c_void_p, count: c_size_t, ticks: int | None) -> None:
+    def _run(self, func: c_void_p, count: c_size_t, timeout_s: float | None) -> None:
         """Arm deadline and fuel, call, and raise what stopped the guest."""
         self._boundary.has_complained = False
         context = self._context
-        set_epoch_deadline(context, self._call_ticks if ticks is None else c_uint64(ticks))
+        set_epoch_deadline(context, self._call_ticks if timeout_s is None else self._other_ticks(timeout_s))
         set_fuel(context, self._fuel)
         error = call_unchecked(context, func, self._words_pointer, count, self._trap_pointer)
         if error or self._trap.value:
             raise self._stopped(error)
+
+    def _other_ticks(self, timeout_s: float) -> c_uint64:
+        ticks = self._engine.ticks(timeout_s)
+        self.ticks = max(self.ticks, ticks)
+        return c_uint64(ticks)
 
     def _read_result(self) -> HookResult:
         view = self._window  # a publish may have replaced it
@@ -202,8 +206,8 @@ class Instance:
                 data.decode()
             return HookResult(action, data)
         except UnicodeDecodeError:
-            self.dead = True
-            raise GuestTrap(TrapReason.TRAP, "the guest returned a string that is not UTF-8") from None
+            verdict = GuestTrap(TrapReason.TRAP, "the guest returned a string that is not UTF-8")
+            raise self._dies(verdict) from None
 
     def _on_publish(self, address: int) -> None:
         """The edge's `publish(topic length, payload length) -> status`; both are in the window."""
@@ -254,9 +258,13 @@ class Instance:
         cause = raw.own_error(error) if error else raw.own_trap(self._trap.value or 0)
         self._trap.value = None
         try:
-            verdict = self._verdict(cause)
+            return self._dies(self._verdict(cause))
         finally:
             cause.close()
+
+    def _dies(self, verdict: GuestTrap) -> GuestTrap:
+        """The end of this instance, with the whole story in its log."""
+        self.dead = True
         with contextlib.suppress(AosError, OSError):
             self.context.log("error", f"stopped ({verdict.reason}): {verdict.message}\n{verdict.detail}")
         return verdict
@@ -293,15 +301,14 @@ class Instance:
     def _grow_window(self, end: int) -> memoryview:
         """The window, large enough for `end` bytes."""
         if end > WINDOW_BYTES:
-            raise LimitExceeded(
-                "hook-payload",
-                f"a hook takes at most {WINDOW_BYTES >> 20} MiB, not {end} bytes",
-                hint="send less",
-            )
+            raise _payload_too_large(WINDOW_BYTES, end)
         assembly = self._assembly
         missing = -(-end // _PAGE_BYTES) - assembly.window.size(assembly.store)
         if missing > 0:
-            assembly.window.grow(assembly.store, missing)
+            try:
+                assembly.window.grow(assembly.store, missing)
+            except WasmtimeError as error:
+                raise _payload_too_large(self._engine.settings.memory_bytes, end) from error
         return self._refresh_window()
 
     def _refresh_window(self) -> memoryview:
@@ -309,6 +316,14 @@ class Instance:
         self._window = raw.memory_bytes(assembly.store, assembly.window)
         self._window_size = len(self._window)
         return self._window
+
+
+def _payload_too_large(limit_bytes: int, size_bytes: int) -> LimitExceeded:
+    return LimitExceeded(
+        "hook-payload",
+        f"a hook takes at most {limit_bytes} bytes, and was given {size_bytes}",
+        hint="send less",
+    )
 
 
 def _address(value: object) -> c_void_p:

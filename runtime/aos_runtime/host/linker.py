@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from wasmtime import FuncType, ImportType, ValType
-from wasmtime import FuncType as CoreFuncType
 
 from aos_runtime.errors import InvalidInput
 from aos_runtime.host import wit
@@ -29,8 +28,7 @@ LOG = ("astrid:sys/host@1.0.0", "log")
 class Binding:
     """One import, in the module's order.
 
-    `kind` is its core type; None marks the import that the edge serves.  Without a codec it is the drop of a
-    resource.
+    `kind` is its core type; None marks the import that the edge serves.  No codec: the drop of a resource.
     """
 
     kind: FuncType | None
@@ -57,7 +55,7 @@ def _match_import(item: ImportType, known: Mapping[tuple[str, str], wit.Signatur
     if name.startswith(_DROP_PREFIX):
         return wit.CoreImport(module, name, None)
     signature = known.get((module, name))
-    if signature is None or not isinstance(core, CoreFuncType):
+    if signature is None or not isinstance(core, FuncType):
         raise refused_import(module, name)
     published = FACTORS.get((module, name))
     codec = FunctionCodec(signature)
@@ -94,7 +92,7 @@ def _core_type(params: Sequence[str], results: Sequence[str]) -> FuncType:
     return FuncType([_VALUE_TYPES[kind]() for kind in params], [_VALUE_TYPES[kind]() for kind in results])
 
 
-def _shape(kind: CoreFuncType) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _shape(kind: FuncType) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(map(str, kind.params)), tuple(map(str, kind.results))
 
 

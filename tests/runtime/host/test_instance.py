@@ -94,6 +94,11 @@ def test_a_payload_that_the_window_cannot_hold_is_refused_and_kills_nobody(insta
     assert instance.hook(b"a", b"") == HookResult("a", b"")
 
 
+def test_a_payload_over_the_memory_limit_is_refused(instantiate: Instantiate) -> None:
+    with pytest.raises(LimitExceeded, match="at most 4194304 bytes"):
+        instantiate(guest_text(ECHO)).hook(b"", bytes(5 << 20))
+
+
 def test_fuel_ends_a_spinning_guest(instantiate: Instantiate) -> None:
     with pytest.raises(GuestTrap) as caught:
         instantiate(guest_text("(loop $l (br $l)) unreachable")).hook(b"", b"")
@@ -122,7 +127,8 @@ def test_cmp_15_the_deadline_ends_a_guest_that_fuel_does_not(recorder: Recorder)
         engine.close()
 
 
-def test_closing_the_engine_ends_a_guest_that_runs(recorder: Recorder) -> None:
+@pytest.mark.parametrize("timeout_s", [None, 3600.0])
+def test_closing_the_engine_ends_a_guest_that_runs(recorder: Recorder, timeout_s: float | None) -> None:
     engine = HostEngine(EngineSettings(fuel_per_call=1 << 62, epoch_tick_s=60))
     started, reasons = threading.Event(), []
     recorder.answers = lambda _topic, _payload: started.set()
@@ -131,7 +137,7 @@ def test_closing_the_engine_ends_a_guest_that_runs(recorder: Recorder) -> None:
 
     def spin() -> None:
         try:
-            instance.hook(b"", b"")
+            instance.hook(b"", b"", timeout_s=timeout_s)
         except GuestTrap as trap:
             reasons.append(trap.reason)
 
