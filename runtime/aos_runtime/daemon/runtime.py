@@ -195,7 +195,7 @@ class Runtime:
             ready=self.leader.ready,
             before_block=self.leader.before_block,
         )
-        self.kernel.on(is_request, self.requests.receive)
+        self.kernel.on(is_request, self.requests.receive, answers=True)
 
     def _serve(self) -> None:
         for chore in (self.server.sweep, self.door.sweep, self.requests.sweep, self._sweep):

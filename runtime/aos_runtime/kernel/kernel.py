@@ -84,9 +84,11 @@ class Kernel:
 
     # what is loaded
 
-    def on(self, wants: Callable[[str], bool], receive: Callable[[Envelope], None]) -> None:
-        """Add a native subscriber."""
-        self._natives = (*self._natives, Native(wants=wants, receive=receive))
+    def on(
+        self, wants: Callable[[str], bool], receive: Callable[[Envelope], None], *, answers: bool = False
+    ) -> None:
+        """Add a native subscriber; see `routing.Native`."""
+        self._natives = (*self._natives, Native(wants=wants, receive=receive, answers=answers))
         with self.order:
             self._routing = Routing(self._table, self._actors, self._natives)
 
@@ -140,7 +142,7 @@ class Kernel:
                     self._offer(actor, delivery)
         for receive in plan.natives:
             receive(envelope)
-        return Submission.ACCEPTED if plan.steps or plan.natives else Submission.UNAVAILABLE
+        return Submission.ACCEPTED if plan.is_taken else Submission.UNAVAILABLE
 
     def withdraw(self, message: Envelope) -> None:
         """Forget a submitted message that still waits for room: its caller has given up."""

@@ -23,10 +23,14 @@ MAX_PLANS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Native:
-    """A subscriber inside the daemon.  `wants` is asked once per topic; `receive` must not block or raise."""
+    """A subscriber inside the daemon.  `wants` is asked once per topic; `receive` must not block or raise.
+
+    One that `answers` counts as somebody who takes a client's message; a mere listener does not.
+    """
 
     wants: Callable[[str], bool]
     receive: Callable[[Envelope], None]
+    answers: bool = False
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -36,6 +40,8 @@ class Plan(msgspec.Struct, frozen=True):
     is_chain: bool
     """True: one after another in this order; False: each on its own."""
     natives: tuple[Callable[[Envelope], None], ...]
+    is_taken: bool
+    """Whether a capsule or a part of the daemon takes it."""
     is_invocable: bool
     """A user-invocable surface: what nobody handles is an error there, and failures are answered."""
 
@@ -63,10 +69,12 @@ class Routing:
 
     def _remember(self, topic: str, principal: str | None) -> Plan:
         steps = tuple(self._steps(topic, principal))
+        natives = tuple(native for native in self._natives if native.wants(topic))
         plan = Plan(
             steps=steps,
             is_chain=len({step.priority for step in steps}) > 1,
-            natives=tuple(native.receive for native in self._natives if native.wants(topic)),
+            natives=tuple(native.receive for native in natives),
+            is_taken=bool(steps) or any(native.answers for native in natives),
             is_invocable=user_invocable(topic) is not None,
         )
         if len(self._plans) >= MAX_PLANS:

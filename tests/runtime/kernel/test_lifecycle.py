@@ -165,6 +165,23 @@ def test_a_bundled_capsule_yields_to_an_installed_one(bench: Bench) -> None:
     assert bench.lifecycle.load_all(ALICE).tools["x"].capsule == "own"
 
 
+def test_an_installed_router_takes_the_place_of_the_bundled_one(bench: Bench) -> None:
+    """Two routers would run every call twice."""
+    rows = {"tool.v1.request.execute": "request", "tool.v1.execute.*.result": "result"}
+    routed: list[str] = []
+    for name, bundled in (("aos-router", False), ("router", True)):
+        bench.capsule(name, lambda call, name=name: routed.append(name), subscribe=rows, bundled=bundled)
+    view = bench.lifecycle.load_all(ALICE)
+    bench.publish("tool.v1.request.execute")
+    bench.run()
+    assert routed == ["aos-router"]
+    assert {(one.loser, one.winner) for one in view.surfaces.shadowed} == {("router", "aos-router")}
+    bench.lifecycle.unload(ALICE, CapsuleName("aos-router"))
+    bench.publish("tool.v1.request.execute")
+    bench.run()
+    assert routed == ["aos-router", "router"]
+
+
 def test_bus_13_tools_come_and_go_with_their_capsules(bench: Bench) -> None:
     bench.capsule("one", subscribe={"tool.v1.execute.x": "go"}, tools=["x"])
     assert list(bench.lifecycle.load_all(ALICE).tools) == ["x"]

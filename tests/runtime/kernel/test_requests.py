@@ -19,7 +19,7 @@ from aos_runtime.names import PrincipalName
 from aos_runtime.wire.handshake import KeyEntry
 from tests.support.kernels import FakeJournal, cause
 
-NOWHERE = Plan(steps=(), is_chain=False, natives=(), is_invocable=False)
+NOWHERE = Plan(steps=(), is_chain=False, natives=(), is_taken=False, is_invocable=False)
 WAIT_S = 5.0
 
 
