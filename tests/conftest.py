@@ -1,7 +1,7 @@
 """What every test gets: a home, a user folder and an environment of its own.
 
-A test can never see the developer's home or colours.  Rust's tools keep theirs, since they hold toolchains and not
-state of ours.
+A test can never see the developer's home or colours.  Rust's tools keep theirs, since they hold toolchains
+and not state of ours.
 """
 
 from __future__ import annotations
@@ -42,3 +42,10 @@ def isolation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setattr(console, "_current", None)
     monkeypatch.setattr(invocation, "_current", None)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run in CI that skipped anything: there, every shell and tool is installed."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("CI") and reporter is not None and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -92,7 +92,8 @@ def test_no_file_names_a_machine_a_registry_host_or_a_folder_beside_the_checkout
     assert found == []
 
 
-def test_no_test_can_be_skipped() -> None:
+def test_only_a_missing_shell_may_skip_a_test() -> None:
+    """And never in CI, where a skipped test fails the run (tests/conftest.py)."""
     marks = re.compile(r"\b(skip|skipif|xfail|importorskip)\(|mark\.(skip|xfail)")
     found = [
         f"{path.relative_to(ROOT)}:{number}"
@@ -101,7 +102,7 @@ def test_no_test_can_be_skipped() -> None:
         and path.relative_to(ROOT).parts[0] == "tests"
         and path != Path(__file__).resolve()
         for number, line in enumerate(_text(path).splitlines(), start=1)
-        if marks.search(line)
+        if marks.search(line) and "shutil.which(" not in line
     ]
     assert found == []
 

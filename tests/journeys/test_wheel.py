@@ -52,14 +52,15 @@ def clean(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def installed(clean: Path, tmp_path: Path) -> Iterator[Aos]:
     """`aos` of the clean environment with a PATH that has neither Rust nor git."""
-    tools = tmp_path / "bin"
+    tools, temporary = tmp_path / "bin", tmp_path / "temporary"
     tools.mkdir()
+    temporary.mkdir()
     for name in ("sh", "env", "uname", "id"):
         (tools / name).symlink_to(shutil.which(name) or name)
     aos = Aos(
         root=tmp_path,
         launcher=(str(clean / "bin" / "aos"),),
-        extra={"PATH": f"{clean / 'bin'}:{tools}"},
+        extra={"PATH": f"{clean / 'bin'}:{tools}", "TMPDIR": str(temporary)},
         checkout_on_path=False,
     )
     aos.folder.mkdir()
@@ -83,11 +84,12 @@ def test_rel_01_the_wheel_has_templates_completions_and_capsules(wheel: Path) ->
 
 def test_the_demo_runs_with_no_rust_on_the_machine(installed: Aos) -> None:
     assert shutil.which("cargo", path=installed.environ["PATH"]) is None
-    before = daemons()
     shown = installed.run("demo")
     assert "Hello" in shown.out + shown.err
     assert not installed.home.root.exists(), "the demo has a home of its own"
-    assert daemons() - before == set(), "the demo stops its daemon"
+    temporary = Path(installed.environ["TMPDIR"])
+    assert daemons_below(temporary) == [], "the demo stops its daemon"
+    assert list(temporary.iterdir()) == [], "and removes its home"
 
 
 def test_the_installed_command_makes_a_project_and_serves_the_bundled_tools(installed: Aos) -> None:
@@ -144,16 +146,17 @@ def run(command: list[object], folder: Path, environ: os._Environ[str] | dict[st
     return ended.stdout
 
 
-def daemons() -> set[int]:
-    """The pids of all daemons of aos on this machine."""
-    found = set()
+def daemons_below(folder: Path) -> list[int]:
+    """The pids of the daemons whose home is below `folder`."""
+    mark = f"AOS_HOME={folder}/".encode()
+    found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
-            command = (entry / "cmdline").read_bytes()
-        except (FileNotFoundError, ProcessLookupError):
+            command, environ = (entry / "cmdline").read_bytes(), (entry / "environ").read_bytes()
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
-        if b"aos_runtime.daemon" in command:
-            found.add(int(entry.name))
+        if b"aos_runtime.daemon" in command and mark in environ:
+            found.append(int(entry.name))
     return found

@@ -47,11 +47,11 @@ def test_signals_say_nothing_and_end_with_their_status() -> None:
 
 
 def test_the_system_s_errors_name_the_path() -> None:
-    described = describe(PermissionError(13, "Permission denied", "/root/x"))
+    described = describe(PermissionError(13, "Permission denied", "/somewhere/x"))
     assert (described.status, described.code, described.message) == (
         1,
         "os-error",
-        "Permission denied: /root/x",
+        "Permission denied: /somewhere/x",
     )
 
 
