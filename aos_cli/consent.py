@@ -108,8 +108,8 @@ def obtain_consent(stage: Stage, answers: Answers, console: Console) -> bool:
     decision = decide(trusted=trusted, widens=widens, answers=answers)
     if decision is Decision.SILENT:
         return False
-    console.note(describe_request(stage))
     if decision is Decision.ASK:
+        console.raw_error(describe_request(stage))
         if console.confirm("Install it?", default=False):
             return True
         raise Denied(
@@ -117,6 +117,7 @@ def obtain_consent(stage: Stage, answers: Answers, console: Console) -> bool:
             f"capsule `{stage.name}` was not installed",
             hint="nothing was changed",
         )
+    console.note(describe_request(stage))
     if decision is Decision.REFUSED:
         raise _refused(stage, trusted=trusted, answers=answers)
     return True

@@ -165,7 +165,7 @@ class Console:
         """`text` in colour for stderr, where stderr is painted."""
         return _painted(text, styles) if self.paints_stderr else text
 
-    # stderr: talk
+    # stderr: talk, which JSON mode leaves out: there stderr holds only documents
     def note(self, text: str) -> None:
         self._talk(text)
 
@@ -178,7 +178,11 @@ class Console:
         self._talk(f"{self.paint_talk('✓', 'green')} {text}")
 
     def warn(self, text: str) -> None:
-        self._talk(f"{self.paint_talk('warning:', 'yellow', 'bold')} {text}")
+        """Something that is not as it should be.  In JSON mode one document a line, as errors are."""
+        if self.is_json and not self.quiet:
+            self.raw_error(json.dumps({"warning": {"message": text}}, ensure_ascii=False))
+        else:
+            self._talk(f"{self.paint_talk('warning:', 'yellow', 'bold')} {text}")
 
     def hint(self, text: str) -> None:
         self._talk(f"{self.paint_talk('hint:', 'cyan')} {text}")
@@ -188,14 +192,14 @@ class Console:
             self._write(sys.stderr, f"{self.paint_talk('error:', 'red', 'bold')} {text}\n")
 
     def raw_error(self, text: str) -> None:
-        """A line on stderr that even `-q` keeps: the JSON error document, a usage text."""
+        """Lines on stderr that `-q` and JSON mode keep: a document, a usage text, what a question is about."""
         if self.quiet < 2:
             self._write(sys.stderr, text if text.endswith("\n") else text + "\n")
 
     @contextmanager
     def progress(self, label: str) -> Iterator[None]:
         """Show `label` while the block runs: a spinner on a terminal's stderr, else one line."""
-        if self.quiet:
+        if self.quiet or self.is_json:
             yield
         elif _is_terminal(sys.stderr) and not self.verbosity and not environment.runs_in_ci(self.environ):
             from aos_cli.spinner import Spinner
@@ -258,7 +262,7 @@ class Console:
         return line.rstrip("\r\n") if line else None
 
     def _talk(self, text: str) -> None:
-        if not self.quiet:
+        if not self.quiet and not self.is_json:
             self._write(sys.stderr, text + "\n")
 
     @staticmethod

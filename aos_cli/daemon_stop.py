@@ -14,8 +14,8 @@ from enum import Enum
 from aos_cli.client import connect
 from aos_cli.console import get_console
 from aos_cli.start_fence import hold_fence
-from aos_runtime.config import load_settings
-from aos_runtime.errors import AosError, Conflict, Unavailable
+from aos_runtime.config import Settings, load_settings
+from aos_runtime.errors import AosError, Conflict, InvalidInput, Unavailable
 from aos_runtime.home import Home
 from aos_runtime.names import PrincipalName
 from aos_runtime.store.files import is_locked
@@ -50,7 +50,7 @@ def stop_daemon(home: Home, principal: PrincipalName) -> Stopped:
     Conflict `daemon-unidentified` where something holds the lock that cannot be proven to be our daemon:
     nothing is signalled.  Unavailable `daemon-still-alive` where even SIGKILL did not end it.
     """
-    timeout_s = load_settings(home).daemon_shutdown_s
+    timeout_s = _shutdown_timeout_s(home)
     with hold_fence(home, timeout_s=timeout_s):
         record = read_process(home)
         if _is_gone(home, record):
@@ -59,6 +59,15 @@ def stop_daemon(home: Home, principal: PrincipalName) -> Stopped:
         with get_console().progress("Stopping the daemon"):
             ending = _stop(home, principal, record, timeout_s)
         return Stopped(ending=ending, pid=None if record is None else record.pid)
+
+
+def _shutdown_timeout_s(home: Home) -> float:
+    """How long a stop may take; a configuration with a mistake in it must not keep the daemon from stopping."""
+    try:
+        return load_settings(home).daemon_shutdown_s
+    except InvalidInput as error:
+        get_console().warn(f"{error.message}; using the defaults")
+        return Settings().daemon_shutdown_s
 
 
 def _stop(home: Home, principal: PrincipalName, record: ProcessRecord | None, timeout_s: float) -> Ending:

@@ -11,7 +11,6 @@ _HEAD = r"""#compdef aos
 # Use: put it as _aos on your fpath, or source <(aos completions zsh) after compinit.
 
 _aos_names() { # the names of one kind, from the index that aos keeps
-    emulate -L zsh
     local file="${AOS_HOME:-${HOME:-}/.aos}/runtime/var/names.tsv" kind name
     [[ $file == /* && -f $file && -r $file ]] || return 0
     local -a found
@@ -34,7 +33,6 @@ _aos_value() { # complete one kind of value
 
 _TAIL = r"""
 _aos() {
-    emulate -L zsh
     local node=aos word expects='' kind='' argument='' index positional=0
     local -a subcommands options
     for ((index = 2; index < CURRENT; index++)); do

@@ -107,8 +107,8 @@ def test_an_invalid_principal_is_a_usage_error(run_aos: RunAos) -> None:
     ended = run_aos("--principal", "../root", "capsule", "list")
     assert ended.status == 2
     assert ended.err.splitlines()[0] == (
-        "error: invalid value for '--principal': invalid principal name '../root'; use ASCII letters, digits, "
-        "hyphens and underscores, at most 64 characters"
+        "error: invalid value for '--principal': invalid principal name '../root'; use ASCII letters, "
+        "digits, hyphens and underscores, at most 64 characters"
     )
 
 

@@ -1,4 +1,4 @@
-"""aos_cli.client against a fake daemon: what is said where it does not answer (cases LST-03, DMN-03, DMN-17)."""
+"""aos_cli.client against a fake daemon: what is said where it does not answer (LST-03, DMN-03, DMN-17)."""
 
 from __future__ import annotations
 

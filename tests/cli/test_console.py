@@ -88,6 +88,18 @@ def test_quiet_keeps_results_and_errors_then_nothing(
     assert capsys.readouterr() == (out, err)
 
 
+def test_in_json_mode_stderr_holds_only_documents(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console(environ={}, format="json", verbosity=1)
+    console.note("note")
+    console.success("done")
+    console.hint("do this")
+    console.detail("detail")
+    console.warn("careful")
+    with console.progress("working"):
+        pass
+    assert capsys.readouterr() == ("", '{"warning": {"message": "careful"}}\n')
+
+
 def test_colour_is_decided_for_each_stream(capsys: pytest.CaptureFixture[str]) -> None:
     console = Console(environ={}, color="always")
     console.data(console.paint("green", "green", "bold"))

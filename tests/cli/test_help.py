@@ -1,6 +1,7 @@
 """The help of every command, word for word (tests/golden/cli/help), and how it is made.
 
-After a change that is meant, write the files anew with `python -m tests.cli.test_help` and read the difference.
+After a change that is meant, write the files anew with `python -m tests.cli.test_help` and read what
+differs.
 """
 
 from __future__ import annotations

@@ -33,7 +33,8 @@ import json, os, sys
 from aos_cli.app import run
 status = run(sys.argv[1:], os.environ)
 sys.stdout.flush()
-print(json.dumps([status, sorted({name.partition(".")[0] for name in sys.modules}), sorted(sys.modules)]), file=sys.stderr)
+packages = sorted({name.partition(".")[0] for name in sys.modules})
+print(json.dumps([status, packages, sorted(sys.modules)]), file=sys.stderr)
 """
 
 

@@ -1,4 +1,4 @@
-"""A daemon that answers as a test says: the real socket, framing and handshake, one thread, no runtime behind it."""
+"""A daemon that answers as a test says: real socket, framing and handshake, no runtime behind them."""
 
 from __future__ import annotations
 

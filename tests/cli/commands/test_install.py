@@ -293,8 +293,10 @@ def test_lst_01_and_05_strays_and_damage_do_not_spoil_the_list(
     assert ended.status == 0
     states = {row["name"]: row["state"] for row in json.loads(ended.out)}
     assert states == {"good": "installed", "stray": "broken", "torn": "broken"}
-    assert ended.err.splitlines()[0] == "warning: 2 capsules cannot be read"
-    table = run_aos("capsule", "list").out.splitlines()
+    assert ended.err == '{"warning": {"message": "2 capsules cannot be read"}}\n'
+    listed = run_aos("capsule", "list")
+    assert listed.err.splitlines()[0] == "warning: 2 capsules cannot be read"
+    table = listed.out.splitlines()
     assert table[0].split() == ["CAPSULE", "VERSION", "ORIGIN", "DESCRIPTION"]
     assert table[1].split() == ["good", "0.1.0", "built", "here"]
     assert table[2].split()[:3] == ["stray", "—", "broken"]

@@ -136,7 +136,8 @@ def test_log_09_a_known_capsule_that_is_silent(run_aos: RunAos, home: Home) -> N
         ),
         (
             ["--grep", "("],
-            "invalid value for --grep: not a regular expression: missing ), unterminated subpattern at position 0",
+            "invalid value for --grep: not a regular expression: missing ), "
+            "unterminated subpattern at position 0",
         ),
         (["--lines", "-1"], "invalid value for '--lines' / '-n': '-1' is out of range: at least 0"),
     ],

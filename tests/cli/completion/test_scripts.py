@@ -6,11 +6,9 @@ A `python` and an `aos` that fail stand first on PATH, so that a script which ra
 from __future__ import annotations
 
 import os
-import pty
-import select
+import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +21,7 @@ from aos_cli.data import SCRIPT_FILES, data_folder
 from aos_cli.tree import ROOT, Entry
 from aos_runtime.home import Home
 from tests.cli.conftest import RunAos
+from tests.support.terminal import type_into
 
 INDEX = (
     "capsule\thello\n"
@@ -214,29 +213,4 @@ def test_zsh_on_a_real_terminal(stage: Path) -> None:
         until="done\r",
     )
     for line in ("aos capsule show hello", "aos tool call ns:other", "aos --format json"):
-        assert line in screen.replace("\x1b[0m", "").replace("\x1b[K", ""), screen
-
-
-def type_into(command: list[str], texts: list[str], *, until: str) -> str:
-    """Type into a shell on a terminal of its own; what the screen got, until `until` came or 20 s passed."""
-    child, terminal = pty.fork()
-    if child == 0:
-        os.environ.update(TERM="dumb", PS1="$ ", PROMPT="$ ")
-        os.execvp(command[0], command)
-    screen = b""
-    try:
-        end = time.monotonic() + 20
-        waiting = list(texts)
-        while until.encode() not in screen and time.monotonic() < end:
-            readable, _, _ = select.select([terminal], [], [], 0.4)
-            if readable:
-                screen += os.read(terminal, 65536)
-            elif waiting:
-                os.write(terminal, waiting.pop(0).encode())
-    except OSError:
-        pass
-    finally:
-        os.kill(child, 9)
-        os.waitpid(child, 0)
-        os.close(terminal)
-    return screen.decode("utf-8", "replace")
+        assert line in re.sub(".\b", "", screen), screen
