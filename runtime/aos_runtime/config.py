@@ -146,26 +146,30 @@ def _unsupported(file: str, text: str, section: str, key: str) -> Issue:
 
 
 def _find_line(text: str, section: str, key: str) -> int | None:
-    """The line, from 1, where `[section] key` (or the dotted form) stands; the section's where the key is not
-    found.
-    """
-    header = re.compile(rf"\s*\[+\s*[\"']?{re.escape(section)}[\"']?\s*[\].]") if section else None
-    assignment = re.compile(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[=.]") if key else None
-    dotted = re.compile(rf"\s*[\"']?{re.escape(section)}[\"']?\s*\.\s*[\"']?{re.escape(key)}")
-    inside = header is None
+    """The line, from 1, where `key` of `section` stands in any spelling; else the section's."""
+    name, within = _spelling(section), _spelling(key)
+    header = re.compile(rf"\s*\[+\s*{name}\s*[\].]")
+    whole_header = re.compile(rf"\s*\[+\s*{name}\s*\.\s*{within}")
+    dotted = re.compile(rf"\s*{name}\s*\.\s*{within}")
+    inline = re.compile(rf"\s*{name}\s*=")
+    assignment = re.compile(rf"\s*{within}\s*[=.]")
+    is_inside = not section
     at: int | None = None
     for number, line in enumerate(text.splitlines(), start=1):
         if line.lstrip().startswith("["):
-            inside = header is not None and header.match(line) is not None
-            if inside:
-                at = at or number
-                if key and re.search(rf"\.\s*[\"']?{re.escape(key)}", line):
-                    return number
-        elif (inside and assignment is not None and assignment.match(line)) or (
-            section and dotted.match(line)
-        ):
+            is_inside = header.match(line) is not None
+            if is_inside and whole_header.match(line) and key:
+                return number
+        elif key and ((is_inside and assignment.match(line)) or dotted.match(line)):
             return number
+        if at is None and ((is_inside and section) or inline.match(line)):
+            at = number
     return at
+
+
+def _spelling(name: str) -> str:
+    """A pattern for a TOML key, bare or quoted."""
+    return rf"[\"']?{re.escape(name)}[\"']?"
 
 
 def _syntax(file: str, reason: str) -> InvalidInput:

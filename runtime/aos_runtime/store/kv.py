@@ -41,7 +41,7 @@ _SWAP = "UPDATE kv SET value = ?3 WHERE space = ?1 AND key = ?2 AND value = ?4"
 _DELETE = "DELETE FROM kv WHERE space = ? AND key = ?"
 _PAGE = "SELECT key FROM kv WHERE space = ? AND key > ? AND key >= ? AND key < ? ORDER BY key LIMIT ?"
 _CLEAR = "DELETE FROM kv WHERE space = ? AND key >= ? AND key < ?"
-_USED = "SELECT coalesce(sum(length(key) + length(value)), 0) FROM kv WHERE space = ?"
+_USED = "SELECT coalesce(sum(length(key) + length(value)), 0) FROM kv WHERE space = ? AND key <> ?"
 
 
 class KvCase(StrEnum):
@@ -134,14 +134,16 @@ class KvStore:
         with self._lock, _refusing():
             return self._database.execute(statement, values).rowcount
 
-    def grow(self, space: bytes, size_bytes: int) -> None:
+    def grow(self, space: bytes, key: bytes, value: bytes) -> None:
         """Count what a write adds to a namespace.  KvRefused `quota` where that is too much.
 
-        The count only grows, whatever is overwritten or deleted; it is measured anew when it meets the limit.
+        The count only grows, whatever is overwritten or deleted; where it meets the limit it is measured anew,
+        without the value that is about to be replaced.
         """
+        size_bytes = len(key) + len(value)
         used = self._used.get(space)
         if used is None or used + size_bytes > MAX_SPACE_BYTES:
-            measured = self.rows(_USED, (space,))[0][0]
+            measured = self.rows(_USED, (space, key))[0][0]
             used = measured if isinstance(measured, int) else 0
         if used + size_bytes > MAX_SPACE_BYTES:
             raise KvRefused(KvCase.QUOTA, f"more than {MAX_SPACE_BYTES} bytes")
@@ -177,7 +179,7 @@ class _Space:
     def set(self, key: str, value: bytes) -> None:
         name = _key(key)
         _check_value(value)
-        self._store.grow(self._space, len(name) + len(value))
+        self._store.grow(self._space, name, value)
         self._store.change(_SET, (self._space, name, value))
 
     def delete(self, key: str) -> None:
@@ -202,7 +204,7 @@ class _Space:
     def cas(self, key: str, expected: bytes | None, new: bytes) -> bool:
         name = _key(key)
         _check_value(new)
-        self._store.grow(self._space, len(name) + len(new))
+        self._store.grow(self._space, name, new)
         if expected is None:
             return self._store.change(_ADD, (self._space, name, new)) == 1
         return self._store.change(_SWAP, (self._space, name, new, expected)) == 1

@@ -81,7 +81,7 @@ def send_signal(record: ProcessRecord, number: signal.Signals) -> Identity:
         return _send_plainly(record, number)
     try:
         handle = os.pidfd_open(record.pid)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return Identity.GONE
     except OSError:
         return _send_plainly(record, number)

@@ -69,6 +69,7 @@ class RunFiles:
     def __init__(self, home: Home) -> None:
         self.home = home
         self._lock = FileLock(home.lock_file)
+        self._owns_socket = False
 
     def acquire(self, *, wait_s: float = LOCK_WAIT_S) -> None:
         """Become the daemon of this home.  Conflict `daemon-running` with the pid where another one is."""
@@ -95,6 +96,7 @@ class RunFiles:
         path = self.home.socket
         _make_socket_folder(self.home, path)
         _clear_path(path, probe or probe_socket)
+        self._owns_socket = True
         return path
 
     def write_pid(self) -> ProcessRecord:
@@ -117,11 +119,14 @@ class RunFiles:
         write_atomic(self.home.ready_file, text.encode("ascii"))
 
     def clear(self) -> None:
-        """Remove socket, token, ready and pid file, then free the lock.  The lock's file stays."""
+        """Remove token, ready and pid file, and the socket if its path was claimed, then free the lock.
+
+        The lock's file stays.
+        """
         if not self._lock.is_held:
             return
         try:
-            _remove_markers(self.home)
+            _remove_markers(self.home, with_socket=self._owns_socket)
         finally:
             self._lock.release()
 
@@ -265,9 +270,10 @@ def _path_taken(path: Path, what: str) -> Conflict:
     )
 
 
-def _remove_markers(home: Home) -> tuple[str, ...]:
+def _remove_markers(home: Home, *, with_socket: bool = True) -> tuple[str, ...]:
     removed = []
-    for path in (home.ready_file, home.socket, home.token_file, home.pid_file):
+    sockets = (home.socket,) if with_socket else ()
+    for path in (home.ready_file, *sockets, home.token_file, home.pid_file):
         with contextlib.suppress(FileNotFoundError):
             if stat.S_ISDIR(path.lstat().st_mode) or (path == home.socket and not _is_socket(path)):
                 continue
