@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from aos_runtime.capsule.archive_stream import Limits
+from aos_runtime.capsule.archive_limits import DEFAULT_LIMITS
 from aos_runtime.capsule.paths import folded, path_problem, without_dots
 from aos_runtime.errors import InvalidInput, LimitExceeded
 
@@ -41,7 +41,7 @@ def decode_path(name: bytes) -> str:
 class NameWall:
     """The names of one archive, as they come; `limit` is the most entries that it may have."""
 
-    def __init__(self, limit: int = Limits().entries) -> None:
+    def __init__(self, limit: int = DEFAULT_LIMITS.entries) -> None:
         self._seen: dict[str, tuple[str, _Kind]] = {}
         self._limit = 2 * limit
 

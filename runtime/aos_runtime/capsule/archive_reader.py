@@ -12,8 +12,9 @@ from typing import BinaryIO
 
 from blake3 import blake3
 
+from aos_runtime.capsule.archive_limits import DEFAULT_LIMITS, Limits, check_entries
 from aos_runtime.capsule.archive_names import MANIFEST_FILE, NameWall, decode_path
-from aos_runtime.capsule.archive_stream import Limits, UnpackedReader
+from aos_runtime.capsule.archive_stream import UnpackedReader
 from aos_runtime.capsule.archive_values import ArchiveEntry, Inventory, Member, no_manifest
 from aos_runtime.capsule.manifest_text import MAX_MANIFEST_BYTES
 from aos_runtime.capsule.paths import MAX_PATH_BYTES
@@ -27,8 +28,6 @@ from aos_runtime.capsule.provenance import (
 from aos_runtime.capsule.tar_blocks import BLOCK_BYTES, Header, damaged, decode_header, padding_bytes
 from aos_runtime.errors import Corrupt, InvalidInput, LimitExceeded
 from aos_runtime.names import Digest
-
-DEFAULT_LIMITS = Limits()
 
 _KEPT_FILES = {MANIFEST_FILE: MAX_MANIFEST_BYTES, PROVENANCE_FILE: MAX_PROVENANCE_BYTES}
 """The files whose bytes the first pass keeps, with the most that it keeps of each."""
@@ -73,7 +72,7 @@ def scan_archive(file: BinaryIO, *, limits: Limits = DEFAULT_LIMITS) -> Inventor
 def iter_member_pieces(
     file: BinaryIO, inventory: Inventory, *, limits: Limits = DEFAULT_LIMITS
 ) -> Iterator[tuple[ArchiveEntry, Iterator[bytes]]]:
-    """The second pass: each entry with its bytes in pieces, which are to be read before the next entry.
+    """The second pass: each entry with its bytes in pieces, which are good until the next entry.
 
     Corrupt `archive-changed` as soon as anything differs from the inventory: a digest at the end of its
     entry, so what was written is to be dropped then.
@@ -86,7 +85,10 @@ def iter_member_pieces(
         entry = next(expected, None)
         if entry is None or (entry.path, entry.size_bytes) != (path, header.size_bytes):
             raise _changed(path)
-        yield entry, _checked_pieces(reader, entry)
+        pieces = _checked_pieces(reader, entry)
+        yield entry, pieces
+        for _ in pieces:  # what the caller left is checked all the same
+            pass
     missing = next(expected, None)
     if missing is not None:
         raise _changed(missing.path)
@@ -105,13 +107,7 @@ def _walk(reader: UnpackedReader, limits: Limits) -> Iterator[tuple[str, Header]
     count = 0
     while (found := _next_header(reader)) is not None:
         count += 1
-        if count > limits.entries:
-            raise LimitExceeded(
-                "archive-too-many-entries",
-                f"the archive has more than {limits.entries} entries",
-                hint="ship fewer files in assets/",
-                limit=limits.entries,
-            )
+        check_entries(count, limits)
         path, header = found
         yield path, header
         _skip_zeros(reader, padding_bytes(header.size_bytes), f"the padding of {path}")

@@ -10,17 +10,16 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import BinaryIO, Literal
 
 import zstandard
 
+from aos_runtime.capsule.archive_limits import MIB, Limits, check_packed, check_unpacked
 from aos_runtime.capsule.tar_blocks import damaged
 from aos_runtime.errors import InvalidInput, LimitExceeded
 
 Compression = Literal["gzip", "zstd"]
 
-MIB = 1024 * 1024
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
@@ -34,24 +33,12 @@ _MAX_GZIP_HEADER_BYTES = 64 * 1024
 _FHCRC, _FEXTRA, _FNAME, _FCOMMENT, _RESERVED = 0x02, 0x04, 0x08, 0x10, 0xE0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What an archive may weigh (cases INS-28, ARC-*)."""
-
-    packed_bytes: int = 50 * MIB
-    unpacked_bytes: int = 512 * MIB
-    entries: int = 10_000
-    ratio: int = 100
-    """Unpacked over packed bytes, once more than `ratio_free_bytes` are unpacked."""
-    ratio_free_bytes: int = MIB
-    window_bytes: int = 8 * MIB
-
-
 class UnpackedReader:
     """Reads an archive's unpacked bytes front to back.  `offset` is how many were read."""
 
     def __init__(self, file: BinaryIO, limits: Limits) -> None:
-        self.size_bytes = _packed_size(file, limits)
+        self.size_bytes = file.seek(0, 2)
+        check_packed(self.size_bytes, limits)
         file.seek(0)
         self.compression = _sniff(file.read(8))
         self.offset = 0
@@ -67,7 +54,7 @@ class UnpackedReader:
         data = self._chunk[self._at : self._at + size_bytes]
         self._at += len(data)
         self.offset += len(data)
-        self._check_weight()
+        check_unpacked(self.offset, self.size_bytes, self._limits)
         return data
 
     def read_exactly(self, size_bytes: int, inside: str) -> bytes:
@@ -83,22 +70,6 @@ class UnpackedReader:
             size_bytes -= len(data)
             yield data
 
-    def _check_weight(self) -> None:
-        if self.offset > self._limits.unpacked_bytes:
-            raise LimitExceeded(
-                "archive-unpacked-too-large",
-                f"the archive unpacks to more than {self._limits.unpacked_bytes // MIB} MiB",
-                hint="ship less in assets/",
-                limit_bytes=self._limits.unpacked_bytes,
-            )
-        if self.offset > max(self._limits.ratio_free_bytes, self._limits.ratio * self.size_bytes):
-            raise LimitExceeded(
-                "archive-bomb",
-                f"the archive unpacks to more than {self._limits.ratio} times its size",
-                hint="an honest capsule does not pack that well: do not install it",
-                size_bytes=self.size_bytes,
-            )
-
 
 def pack(data: bytes, compression: Compression) -> bytes:
     """Pack a whole tar.  The same bytes for the same library version, whoever packs."""
@@ -110,18 +81,6 @@ def pack(data: bytes, compression: Compression) -> bytes:
         ZSTD_LEVEL, window_log=21, write_checksum=True, write_content_size=True
     )
     return zstandard.ZstdCompressor(compression_params=parameters).compress(data)
-
-
-def _packed_size(file: BinaryIO, limits: Limits) -> int:
-    size_bytes = file.seek(0, 2)
-    if size_bytes > limits.packed_bytes:
-        raise LimitExceeded(
-            "archive-too-large",
-            f"the archive is larger than {limits.packed_bytes // MIB} MiB",
-            hint="ship less in assets/",
-            size_bytes=size_bytes,
-        )
-    return size_bytes
 
 
 def _sniff(start: bytes) -> Compression:

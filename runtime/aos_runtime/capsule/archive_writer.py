@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from aos_runtime.capsule.archive_limits import DEFAULT_LIMITS, check_entries, check_packed, check_unpacked
 from aos_runtime.capsule.archive_names import MANIFEST_FILE, NameWall, decode_path
 from aos_runtime.capsule.archive_stream import Compression, pack
 from aos_runtime.capsule.archive_values import ArchiveEntry, Member, no_manifest
@@ -45,16 +46,18 @@ def write_archive(
 ) -> bytes:
     """Pack members into an archive, in the published order whatever the order they come in.
 
-    Every folder below `wit/` gets an entry, and so does each of `directories`.  InvalidInput as
-    `scan_archive` for names that could not be read back, `archive-no-manifest` without a manifest.
+    Every folder below `wit/` gets an entry, and so does each of `directories`.  InvalidInput and
+    LimitExceeded as `scan_archive` for what could not be read back.
     """
     directories = tuple(directories)
     files = {member.path: member for member in _admitted(members, directories)}
     if MANIFEST_FILE not in files:
         raise no_manifest(tuple(files))
     folders = {*directories, *(folder for path in files for folder in _wit_folders(path))}
+    paths = sorted({*files, *folders}, key=_place)
+    check_entries(len(paths), DEFAULT_LIMITS)
     parts = []
-    for path in sorted({*files, *folders}, key=_place):
+    for path in paths:
         member = files.get(path)
         if member is None:
             parts.append(encode_entry(path.encode("utf-8"), kind="folder", size_bytes=0, mode=0o755))
@@ -64,7 +67,11 @@ def write_archive(
         parts.append(encode_entry(path.encode("utf-8"), kind="file", size_bytes=size_bytes, mode=mode))
         parts += (member.data, bytes(padding_bytes(size_bytes)))
     parts.append(bytes(2 * BLOCK_BYTES))
-    return pack(b"".join(parts), compression)
+    unpacked = b"".join(parts)
+    data = pack(unpacked, compression)
+    check_packed(len(data), DEFAULT_LIMITS)
+    check_unpacked(len(unpacked), len(data), DEFAULT_LIMITS)
+    return data
 
 
 def _admitted(members: Iterable[Member], directories: tuple[str, ...]) -> Iterator[Member]:

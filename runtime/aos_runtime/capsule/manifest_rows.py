@@ -174,7 +174,7 @@ def _read_env_row(row: Section, key: EnvKey) -> EnvRow:
         )
         default = None
     elif default is not None and choices and default not in choices:
-        row.error("default", "is not one of `enum_values`", hint=f"use one of {', '.join(choices[:20])}")
+        row.warn("default", "is not one of `enum_values`", hint=f"use one of {', '.join(choices[:20])}")
     return EnvRow(
         key=key,
         type=kind,

@@ -29,7 +29,7 @@ from aos_runtime.capsule.provenance import (
     render_provenance,
     sign_content,
 )
-from aos_runtime.errors import AosError, Corrupt, InvalidInput
+from aos_runtime.errors import AosError, Corrupt, InvalidInput, LimitExceeded
 from tests.support.tar_forms import (
     MANIFEST,
     by_tarfile,
@@ -169,6 +169,17 @@ def test_a_big_member_comes_in_pieces() -> None:
     assert max(sizes["assets/big"]) <= 64 * 1024
 
 
+def test_pieces_that_the_caller_leaves_are_checked_all_the_same() -> None:
+    data = write_archive(SAMPLE)
+    paths = [one.path for one, _ in iter_member_pieces(io.BytesIO(data), scan(data))]
+    assert paths == [one.path for one in scan(data).entries]
+    other = write_archive(
+        [one if one.path != "a.wasm" else Member(path="a.wasm", data=b"evilevil") for one in SAMPLE]
+    )
+    with pytest.raises(Corrupt):
+        list(iter_member_pieces(io.BytesIO(other), scan(data)))
+
+
 @pytest.mark.parametrize(
     "other",
     [
@@ -239,6 +250,16 @@ def test_nothing_is_written_that_could_not_be_read(member: Member, code: str) ->
     with pytest.raises(InvalidInput) as caught:
         write_archive([*SAMPLE, member])
     assert caught.value.code == code
+
+
+def test_nothing_is_written_that_would_be_taken_for_a_bomb() -> None:
+    with pytest.raises(LimitExceeded) as caught:
+        write_archive([*SAMPLE, Member(path="assets/zeros", data=bytes(2 * 1024 * 1024))])
+    assert caught.value.code == "archive-bomb"
+    many = [Member(path=f"assets/{number}", data=b"") for number in range(10_000)]
+    with pytest.raises(LimitExceeded) as caught:
+        write_archive([SAMPLE[7], *many])
+    assert caught.value.code == "archive-too-many-entries"
 
 
 def test_an_archive_needs_a_manifest() -> None:
