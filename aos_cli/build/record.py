@@ -65,7 +65,13 @@ class BuildRecord:
             "fresh": self.is_fresh,
             "toolchain": self.toolchain.to_json(),
             "warnings": [
-                {"message": one.message, "file": one.file, "line": one.line, "column": one.column}
+                {
+                    "message": one.message,
+                    "hint": one.hint,
+                    "file": one.file,
+                    "line": one.line,
+                    "column": one.column,
+                }
                 for one in self.warnings
             ],
             "duration_ms": round(self.duration_s * 1000),

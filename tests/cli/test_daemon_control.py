@@ -56,7 +56,7 @@ Spawn = Callable[[str], None]
 
 @pytest.fixture
 def as_daemon(monkeypatch: pytest.MonkeyPatch, home: Home) -> Iterator[Spawn]:
-    """`as_daemon(program)`: `aos start` runs that Python program as the daemon.  Killed at the end, by pid."""
+    """`as_daemon(program)`: `aos start` runs that program as the daemon.  Killed at the end, by pid."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "runtime")]))
     home.etc.mkdir(parents=True)
     home.layout_file.write_text("aos-1\n", encoding="ascii")

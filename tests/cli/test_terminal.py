@@ -1,4 +1,4 @@
-"""Prompts on a real terminal: the default is no, a secret is not echoed, Ctrl-C ends quietly (cases INS-12)."""
+"""Prompts on a real terminal: the default is no, a secret is not echoed, Ctrl-C ends quietly (INS-12)."""
 
 from __future__ import annotations
 
