@@ -35,7 +35,11 @@ class Client:
         self.home = home
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(WAIT_S)
-        self.sock.connect(str(home.socket))
+        try:
+            self.sock.connect(str(home.socket))
+        except OSError:
+            self.sock.close()
+            raise
 
     def close(self) -> None:
         self.sock.close()
@@ -126,10 +130,18 @@ class Daemon:
     def wait_ready(self) -> None:
         """Until the ready file is there; AssertionError with what it said where it ended before."""
         deadline = time.monotonic() + WAIT_S
-        while not self.home.ready_file.exists():
+        while not self._is_ready():
             assert self.process.poll() is None, self.words()
             assert time.monotonic() < deadline, "the daemon did not become ready"
             time.sleep(0.005)
+
+    def _is_ready(self) -> bool:
+        """Whether the ready file is this process's: one that a killed daemon left does not count."""
+        try:
+            pid = int(self.home.pid_file.read_text().splitlines()[0])
+        except (FileNotFoundError, IndexError):
+            return False
+        return pid == self.process.pid and self.home.ready_file.exists()
 
     def words(self) -> str:
         """What it wrote on stderr; waits for its end."""
