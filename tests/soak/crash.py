@@ -1,6 +1,6 @@
 """The crash sweep as a soak: 500 kills, or as many as the time allows.
 
-The driver is `tests.support.crash`; it runs in an interpreter of its own, because it loads the shim that kills.
+The driver is `tests.support.crash`; it runs in an interpreter of its own, since it loads the shim that kills.
 """
 
 from __future__ import annotations
