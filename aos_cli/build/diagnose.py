@@ -35,7 +35,7 @@ KNOWN = (
     _known(
         rf"can't find crate for `(?:core|std)`.{{0,400}}?`?{TARGET}`? target may not be installed",
         lambda _: BuildFailed(
-            "wasm-target-missing",
+            "wasm-library-missing",
             f"the compiler that cargo called has no library for {TARGET}",
             hint=f"run `rustup target add {TARGET}`; it applies only to rustup's own compilers",
         ),

@@ -19,7 +19,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from aos_runtime.capsule.provenance import bytes_digest
-from aos_runtime.errors import Conflict, Corrupt, NotFound, Unavailable
+from aos_runtime.errors import Conflict, Corrupt, Unavailable
 from aos_runtime.home import SOCKET_PATH_MAX_BYTES, WORKSPACE_STATE_DIR, Home
 from aos_runtime.store.files import (
     FileLock,
@@ -172,10 +172,10 @@ def read_process(home: Home) -> ProcessRecord | None:
 
 
 def read_token(home: Home) -> str:
-    """The running daemon's token.  NotFound `daemon-not-running`, Corrupt `token-damaged`."""
+    """The running daemon's token.  Unavailable `daemon-not-running`, Corrupt `token-damaged`."""
     data = read_optional(home.token_file, MAX_RUN_FILE_BYTES)
     if data is None:
-        raise NotFound("daemon-not-running", "no daemon runs on this home", hint="start it: aos start")
+        raise Unavailable("daemon-not-running", "no daemon runs on this home", hint="start it: aos start")
     token = data.decode("ascii", "replace").strip()
     if not _TOKEN.fullmatch(token):
         raise Corrupt(

@@ -78,7 +78,7 @@ DISK = "error: failed to write `/tmp/x`\n\nCaused by:\n  No space left on device
 @pytest.mark.parametrize(
     ("output", "code", "said"),
     [
-        (MISSING_TARGET, "wasm-target-missing", "rustup target add wasm32-unknown-unknown"),
+        (MISSING_TARGET, "wasm-library-missing", "rustup target add wasm32-unknown-unknown"),
         (GETRANDOM_3, "getrandom-backend", '--cfg=getrandom_backend="custom"'),
         (GETRANDOM_2, "getrandom-backend", "cargo tree -i getrandom"),
         (UNDEFINED, "getrandom-backend", "depend on astrid-sdk 0.7.1 or newer"),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from aos_runtime.errors import Conflict, Corrupt, NotFound, Unavailable
+from aos_runtime.errors import Conflict, Corrupt, Unavailable
 from aos_runtime.home import Home
 from aos_runtime.store import run
 from aos_runtime.store.processes import own_record
@@ -131,7 +131,7 @@ def test_lst_14_looking_at_no_home_creates_nothing(home: Home, tmp_path: Path) -
     assert read_process(home) is None
     assert read_ready(home) is None
     assert sweep_stale(home) == ()
-    with pytest.raises(NotFound):
+    with pytest.raises(Unavailable):
         read_token(home)
     assert names(tmp_path) == []
 
