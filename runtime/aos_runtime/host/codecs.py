@@ -25,6 +25,7 @@ Simple types are here, compound ones in `compounds`.
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -54,7 +55,7 @@ class Err:
     payload: Any = None
 
 
-class Codec:
+class Codec(ABC):
     """One interface type.  `flat` lists the core types of its flat form."""
 
     __slots__ = ("align", "flat", "size")
@@ -62,23 +63,23 @@ class Codec:
     def __init__(self, size: int, align: int, flat: tuple[str, ...]) -> None:
         self.size, self.align, self.flat = size, align, flat
 
+    @abstractmethod
     def load(self, door: Door, at: int) -> Any:
         """Read the value at `at` of guest memory."""
-        raise NotImplementedError
 
+    @abstractmethod
     def store(self, door: Door, at: int, value: Any) -> None:
         """Write `value` at `at` of guest memory."""
-        raise NotImplementedError
 
+    @abstractmethod
     def lift(self, door: Door, words: Sequence[int], i: int) -> Any:
         """Read the value whose flat form starts at the i-th 64-bit word; upper halves of 32-bit words are
         noise.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def lower(self, door: Door, value: Any) -> list[int]:
         """The flat form of `value`, one unsigned word each."""
-        raise NotImplementedError
 
 
 class Integer(Codec):
@@ -195,11 +196,13 @@ class _Pointed(Codec):
     def lower(self, door: Door, value: Any) -> list[int]:
         return list(self._write(door, value))
 
+    @abstractmethod
     def _read(self, door: Door, pointer: int, length: int) -> Any:
-        raise NotImplementedError
+        """The value whose elements stand at `pointer`."""
 
+    @abstractmethod
     def _write(self, door: Door, value: Any) -> tuple[int, int]:
-        raise NotImplementedError
+        """Allocate and write the elements; their pointer and length."""
 
 
 class Bytes(_Pointed):

@@ -5,6 +5,7 @@ See `codecs` for the rules and for what a value looks like in Python.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -107,11 +108,13 @@ class _Choice(Codec):
             raise AbiViolation("the guest passed a variant with an unknown case")
         return self._cases[index]
 
+    @abstractmethod
     def _wrap(self, index: int, payload: Any) -> Any:
-        raise NotImplementedError
+        """The Python value of a case."""
 
+    @abstractmethod
     def _unwrap(self, value: Any) -> tuple[int, Any]:
-        raise NotImplementedError
+        """The case and the payload of a Python value."""
 
 
 class Variant(_Choice):
