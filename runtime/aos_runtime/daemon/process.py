@@ -100,7 +100,7 @@ class _Ending:
 
 
 def prepare_descriptors(*, foreground: bool) -> None:
-    """Make descriptors 0 to 2 exist, whatever the parent left, and hold nothing of it but stderr (DMN-10)."""
+    """Make descriptors 0 to 2 exist, and hold nothing of the parent's but stderr (DMN-10)."""
     handle = os.open(os.devnull, os.O_RDWR)
     while handle <= 2:  # one of them was closed
         handle = os.dup(handle)

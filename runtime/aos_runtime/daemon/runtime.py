@@ -250,9 +250,9 @@ class Runtime:
 
     def _check_ephemeral(self) -> None:
         """An ephemeral daemon lives while a client holds it, and five seconds after it became ready."""
-        if self._options.ephemeral and time.monotonic() >= self._grace_ends:
-            if not self.server.sessions.everyone():
-                self.ask_to_stop("the last client left")
+        is_over = self._options.ephemeral and time.monotonic() >= self._grace_ends
+        if is_over and not self.server.sessions.everyone():
+            self.ask_to_stop("the last client left")
 
     # closing
 

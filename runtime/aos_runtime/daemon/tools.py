@@ -19,8 +19,8 @@ replies leave through a function that it is given.
 from __future__ import annotations
 
 import difflib
+import os
 import time
-import uuid
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -48,6 +48,7 @@ CANCEL_TOPIC = "tool.v1.request.cancel"
 MAX_CALLS = 4096
 MAX_CALLS_PER_CLIENT = 256
 NEAREST = 3
+CALL_ID_BYTES = 16
 
 Reply = Callable[[bytes], None]
 """Sends one reply body to the client that asked; a client that is gone is no error."""
@@ -212,7 +213,7 @@ class ToolsDoor:
         if in_flight >= MAX_CALLS_PER_CLIENT or len(self._calls) >= MAX_CALLS:
             reply(wire.error(f"too many calls in flight ({in_flight} of this client)"))
             return
-        call_id = uuid.uuid4().hex
+        call_id = os.urandom(CALL_ID_BYTES).hex()
         message = _message(
             cause,
             EXECUTE_TOPIC,
@@ -292,4 +293,4 @@ def _submission_problem(submission: Submission, cause: Envelope) -> str | None:
         case Submission.FULL:
             return "the tool router is overloaded; try again later"
         case _:
-            return f"no router capsule serves principal {cause.principal}; `aos capsule list` shows what is installed"
+            return f"no router capsule serves principal {cause.principal}; `aos capsule list` shows what there is"

@@ -112,6 +112,7 @@ class Actor:
     __slots__ = (
         "_delivery",
         "_desk",
+        "_order",
         "_retired",
         "generation",
         "mailbox",
@@ -132,6 +133,7 @@ class Actor:
         self.waiting: deque[Delivery] = deque()
         """Client messages that wait for room; a guest's message is dropped instead."""
         self._desk = desk
+        self._order = desk.order
         self._retired: list[Generation] = []
         self._delivery: Delivery | None = None
 
@@ -168,7 +170,7 @@ class Actor:
         return left
 
     def run_one(self) -> bool:
-        with self._desk.order:
+        with self._order:
             delivery = self.mailbox.take()
             if self.waiting and self.mailbox.has_room():
                 self.mailbox.offer(self.waiting.popleft())

@@ -25,8 +25,9 @@ from aos_runtime.store.stage import Expected, stage_source
 def ensure_bundled(
     home: Home, principal: PrincipalName, activator: Activator, journal: Journal, now: datetime
 ) -> tuple[str, ...]:
-    """Install the bundled capsules that are due: absent and never removed by the operator, or newer than what is
-    there.  What fails is logged.  The names installed.
+    """Install the bundled capsules that are due; the names installed.  What fails is logged.
+
+    Due is what is absent and was never removed by the operator, and what is newer than what is there.
     """
     try:
         catalogue = read_catalogue()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from aos_runtime.bus.chain import Chain, Outcome, Verdict, returned, trapped
@@ -111,35 +111,36 @@ class Kernel:
 
         A full queue drops the message for that handler, with a warning and a counter (seed).
         """
-        dropped: list[tuple[Delivery, Actor]] = []
+        dropped: list[tuple[Actor, Delivery]] = []
         with self.order:
-            envelope, plan = self._stamp(topic, body, kind, source_id, cause)
-            for delivery, actor in self._deliveries(envelope, plan):
-                if not self._offer(actor, delivery):
-                    dropped.append((delivery, actor))
+            plan = self._routing.plan(topic, cause.principal)
+            envelope = self._stamp(topic, body, kind, source_id, cause)
+            for actor, delivery in self._deliveries(envelope, plan):
+                offer = actor.mailbox.offer(delivery)
+                if offer is Offer.WOKE:
+                    self._ready(actor)
+                elif offer is not Offer.QUEUED:
+                    dropped.append((actor, delivery))
         for receive in plan.natives:
             receive(envelope)
-        for delivery, actor in dropped:
+        for actor, delivery in dropped:
             self._report_drop(actor, delivery)
         return plan
 
     def submit(self, message: Envelope) -> Submission:
-        """Publish for a client:
-
-        what finds a full queue waits for room in it (`Submission.FULL` beyond the bound).
-        """
+        """Publish for a client: what finds a full queue waits for room in it (FULL beyond the bound)."""
+        topic, body = message.topic, message.body
         with self.order:
-            envelope, plan = self._stamp(
-                message.topic, message.body, message.kind, message.source_id, message
-            )
+            plan = self._routing.plan(topic, message.principal)
+            envelope = self._stamp(topic, body, message.kind, message.source_id, message)
             pairs = self._deliveries(envelope, plan)
-            if any(len(actor.waiting) >= MAX_WAITING for _, actor in pairs):
+            if any(len(actor.waiting) >= MAX_WAITING for actor, _ in pairs):
                 return Submission.FULL
-            for delivery, actor in pairs:
+            for actor, delivery in pairs:
                 if actor.waiting or not actor.mailbox.has_room():
                     actor.waiting.append(delivery)
-                else:
-                    self._offer(actor, delivery)
+                elif actor.mailbox.offer(delivery) is Offer.WOKE:
+                    self._ready(actor)
         for receive in plan.natives:
             receive(envelope)
         return Submission.ACCEPTED if plan.is_taken else Submission.UNAVAILABLE
@@ -153,39 +154,33 @@ class Kernel:
                     actor.waiting.clear()
                     actor.waiting.extend(left)
 
-    def _stamp(
-        self, topic: str, body: bytes, kind: str | None, source_id: str, cause: Envelope
-    ) -> tuple[Envelope, Plan]:
+    def _stamp(self, topic: str, body: bytes, kind: str | None, source_id: str, cause: Envelope) -> Envelope:
+        """(order) The envelope of a message; fields by place, which is twice as fast."""
         self._seq = seq = self._seq + 1
-        envelope = Envelope(
-            seq=seq,
-            topic=topic,
-            body=body,
-            kind=kind,
-            source_id=source_id,
-            principal=cause.principal,
-            device_key_id=cause.device_key_id,
-            request_owner=cause.request_owner,
-            origin=cause.origin,
-            workspace=cause.workspace,
-            timestamp_ms=time.time_ns() // 1_000_000,
+        return Envelope(
+            seq,
+            topic,
+            body,
+            kind,
+            source_id,
+            cause.principal,
+            cause.device_key_id,
+            cause.request_owner,
+            cause.origin,
+            cause.workspace,
+            time.time_ns() // 1_000_000,
         )
-        return envelope, self._routing.plan(topic, cause.principal)
 
     @staticmethod
-    def _deliveries(envelope: Envelope, plan: Plan) -> list[tuple[Delivery, Actor]]:
-        steps, body = plan.steps, envelope.body
+    def _deliveries(envelope: Envelope, plan: Plan) -> Sequence[tuple[Actor, Delivery]]:
+        steps = plan.steps
+        if not steps:
+            return ()
         if plan.is_chain:
-            return [(Delivery(envelope, steps[0].action, body, False, Chain(steps, body)), steps[0].actor)]
+            chain = Chain(steps, envelope.body)
+            return ((steps[0].actor, Delivery(envelope, steps[0].action, envelope.body, False, chain)),)
         is_sole = len(steps) == 1
-        return [(Delivery(envelope, step.action, body, is_sole), step.actor) for step in steps]
-
-    def _offer(self, actor: Actor, delivery: Delivery) -> bool:
-        """(order) Queue; False when there is no room."""
-        offer = actor.mailbox.offer(delivery)
-        if offer is Offer.WOKE:
-            self._ready(actor)
-        return offer is Offer.WOKE or offer is Offer.QUEUED
+        return [(step.actor, Delivery(envelope, step.action, envelope.body, is_sole)) for step in steps]
 
     # outcomes (Desk)
 
@@ -222,8 +217,10 @@ class Kernel:
         """Hand a chained message to its next handler.  A full queue ends the chain: it may hold a gate."""
         delivery = Delivery(envelope, step.action, chain.payload, False, chain)
         with self.order:
-            accepted = self._offer(step.actor, delivery)
-        if not accepted:
+            offer = step.actor.mailbox.offer(delivery)
+            if offer is Offer.WOKE:
+                self._ready(step.actor)
+        if offer is Offer.FULL or offer is Offer.CLOSED:
             self._report_drop(step.actor, delivery)
 
     def _report_drop(self, actor: Actor, delivery: Delivery) -> None:
@@ -231,11 +228,8 @@ class Kernel:
         now = self._clock()
         if now - self._warned.get((actor.principal, actor.name), -DROP_WARNING_S) >= DROP_WARNING_S:
             self._warned[actor.principal, actor.name] = now
-            total = actor.mailbox.drops
-            self.journal.daemon(
-                "warn",
-                f"queue of capsule '{actor.name}' is full: dropped {delivery.envelope.topic} ({total} so far)",
-            )
+            lost = f"dropped {delivery.envelope.topic} ({actor.mailbox.drops} so far)"
+            self.journal.daemon("warn", f"queue of capsule '{actor.name}' is full: {lost}")
 
     def _answer_failure(self, delivery: Delivery, reason: str) -> None:
         """Tell whoever waits for an answer to this message that none will come (daemon-kernel.md 3.3)."""

@@ -34,7 +34,7 @@ class Ingress(Protocol):
     """Messages from outside: sockets today, a broker later."""
 
     def submit(self, message: Envelope) -> Submission:
-        """Publish `message` (its `seq` and time are set here) for a caller that can be told of the outcome."""
+        """Publish `message` (`seq` and time are set here) for a caller that can be told of the outcome."""
         ...
 
 
