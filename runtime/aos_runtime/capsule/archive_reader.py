@@ -40,33 +40,11 @@ def scan_archive(file: BinaryIO, *, limits: Limits = DEFAULT_LIMITS) -> Inventor
     too large, InvalidInput `archive-*` for what an archive may not hold.
     """
     reader = UnpackedReader(file, limits)
-    wall = NameWall(limits.entries)
-    entries: list[ArchiveEntry] = []
-    directories: list[str] = []
-    kept: dict[str, bytes] = {}
-    for path, header in _walk(reader, limits):
-        if header.kind == "folder":
-            if path:
-                wall.admit(path, "folder")
-                directories.append(path)
-            continue
-        wall.admit(path, "file")
-        entries.append(_read_entry(reader, path, header, kept))
-    if MANIFEST_FILE not in kept:
-        raise no_manifest(tuple(entry.path for entry in entries))
-    digest = content_digest(entries)
-    provenance = parse_provenance(kept[PROVENANCE_FILE]) if PROVENANCE_FILE in kept else None
-    if provenance is not None:
-        verify_provenance(provenance, digest)
-    return Inventory(
-        entries=tuple(entries),
-        directories=tuple(directories),
-        content_digest=digest,
-        manifest=kept[MANIFEST_FILE],
-        provenance=provenance,
-        compression=reader.compression,
-        size_bytes=reader.size_bytes,
-    )
+    try:
+        return _scan(reader, limits)
+    except InvalidInput:
+        _check_rest(reader)
+        raise
 
 
 def iter_member_pieces(
@@ -100,6 +78,36 @@ def iter_members(
     """The second pass, a whole member at a time.  Corrupt `archive-changed` where it differs."""
     for entry, pieces in iter_member_pieces(file, inventory, limits=limits):
         yield Member(path=entry.path, data=b"".join(pieces), executable=entry.executable)
+
+
+def _scan(reader: UnpackedReader, limits: Limits) -> Inventory:
+    wall = NameWall(limits.entries)
+    entries: list[ArchiveEntry] = []
+    directories: list[str] = []
+    kept: dict[str, bytes] = {}
+    for path, header in _walk(reader, limits):
+        if header.kind == "folder":
+            if path:
+                wall.admit(path, "folder")
+                directories.append(path)
+            continue
+        wall.admit(path, "file")
+        entries.append(_read_entry(reader, path, header, kept))
+    if MANIFEST_FILE not in kept:
+        raise no_manifest(tuple(entry.path for entry in entries))
+    digest = content_digest(entries)
+    provenance = parse_provenance(kept[PROVENANCE_FILE]) if PROVENANCE_FILE in kept else None
+    if provenance is not None:
+        verify_provenance(provenance, digest)
+    return Inventory(
+        entries=tuple(entries),
+        directories=tuple(directories),
+        content_digest=digest,
+        manifest=kept[MANIFEST_FILE],
+        provenance=provenance,
+        compression=reader.compression,
+        size_bytes=reader.size_bytes,
+    )
 
 
 def _walk(reader: UnpackedReader, limits: Limits) -> Iterator[tuple[str, Header]]:
@@ -191,6 +199,18 @@ def _checked_pieces(reader: UnpackedReader, entry: ArchiveEntry) -> Iterator[byt
         yield piece
     if hasher.hexdigest() != entry.digest:
         raise _changed(entry.path)
+
+
+def _check_rest(reader: UnpackedReader) -> None:
+    """Read to the end, so that damage which makes an honest entry look hostile is told as damage.
+
+    Corrupt `archive-damaged` where a checksum fails; nothing else is raised.
+    """
+    try:
+        while reader.read(BLOCK_BYTES * 128):
+            pass
+    except (InvalidInput, LimitExceeded):
+        return
 
 
 def _check_end(reader: UnpackedReader) -> None:

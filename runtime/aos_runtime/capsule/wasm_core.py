@@ -111,7 +111,7 @@ def _imports(section: Cursor) -> Iterator[CoreImport]:
     for _ in range(section.count()):
         module, name, kind = section.text(), section.text(), section.byte()
         if kind >= len(_KINDS):
-            raise malformed(f"the import {module}::{name} is of an unknown kind")
+            raise malformed(f"the import before byte {section.at} is of an unknown kind")
         type_index = section.unsigned() if kind == 0 else None
         if kind:
             _skip_import_type(section, kind)

@@ -254,6 +254,34 @@ def test_arc_12_a_flipped_byte_in_the_middle() -> None:
     assert told(refusal(bytes(data)))[:2] == (Corrupt, "archive-damaged")
 
 
+def test_arc_12_damage_is_told_as_damage_even_where_it_looks_hostile() -> None:
+    """A flipped byte in a stored block makes a good name climb out of the folder."""
+    packer = zlib.compressobj(0, zlib.DEFLATED, -15)
+    plain = tar(entry(b"aa/x", b"y"))
+    good = (
+        GOOD[:10]
+        + packer.compress(plain)
+        + packer.flush()
+        + struct.pack("<II", zlib.crc32(plain), len(plain))
+    )
+    assert scan_archive(io.BytesIO(good)).entries
+    bad = good.replace(b"aa/x", b"../x").replace(
+        block(b"aa/x", size=1)[148:156], block(b"../x", size=1)[148:156]
+    )
+    assert told(refusal(bad)) == (
+        Corrupt,
+        "archive-damaged",
+        "truncated or corrupt archive: its contents do not match the gzip checksum and length",
+    )
+
+
+def test_arc_12_every_flipped_byte_is_told_as_damage() -> None:
+    for at in range(10, len(GOOD)):
+        data = bytearray(GOOD)
+        data[at] ^= 0xFF
+        assert refusal(bytes(data)).code == "archive-damaged"
+
+
 def test_arc_12_an_empty_file() -> None:
     assert told(refusal(b"")) == (
         Corrupt,
