@@ -112,7 +112,7 @@ def test_nothing_is_left_unfinished() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()[:80]}"
         for path in tracked_files()
-        if path.suffix in {".py", ".rs", ".sh"} and path != Path(__file__).resolve()
+        if path.suffix in {".py", ".rs", ".wat"} and path.relative_to(ROOT).parts[0] != "tests"
         for number, line in enumerate(_text(path).splitlines(), start=1)
         if words.search(line)
     ]
