@@ -29,8 +29,8 @@ class Issue:
 class AosError(Exception):
     """An expected failure.
 
-    `code` is permanent and kebab-case; `message` is one sentence without a final period; `hint` says what to do
-    next; `context` holds the values that a program would want (JSON-serialisable).
+    `code` is permanent and kebab-case; `message` is one sentence without a final period; `hint` says what to
+    do next; `context` holds the values that a program would want (JSON-serialisable).
     """
 
     def __init__(self, code: str, message: str, *, hint: str, **context: object) -> None:

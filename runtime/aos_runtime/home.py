@@ -1,7 +1,8 @@
 """Where everything lives: path arithmetic over one root, nothing else.
 
-Layout of build-install.md 7.2 (the published 0.10.4 layout) below `$AOS_HOME/runtime`.  Every path is built from
-validated names.  This module reads and writes no file; `store.layout` decides whether a home may be used.
+Layout of build-install.md 7.2 (the published 0.10.4 layout) below `$AOS_HOME/runtime`.  Every path is built
+from validated names.  This module reads and writes no file; `store.layout` decides whether a home may be
+used.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Home:
         return self.etc / "bundled.json"
 
     def receipts(self, principal: PrincipalName, capsule: CapsuleName) -> Path:
-        """Approval receipts of one installed capsule, one file per content digest; out of any guest's reach."""
+        """Approval receipts of one installed capsule, a file per content digest; out of any guest's reach."""
         return self.etc / "capsule-authority" / principal / capsule
 
     def receipt(self, principal: PrincipalName, capsule: CapsuleName, content: Digest) -> Path:

@@ -137,8 +137,8 @@ class KvStore:
     def grow(self, space: bytes, key: bytes, value: bytes) -> None:
         """Count what a write adds to a namespace.  KvRefused `quota` where that is too much.
 
-        The count only grows, whatever is overwritten or deleted; where it meets the limit it is measured anew,
-        without the value that is about to be replaced.
+        The count only grows, whatever is overwritten or deleted; where it meets the limit it is measured
+        anew, without the value that is about to be replaced.
         """
         size_bytes = len(key) + len(value)
         used = self._used.get(space)
