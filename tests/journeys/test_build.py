@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -100,6 +101,30 @@ def test_new_03_a_scaffold_builds_at_once_without_a_warning(author: Author) -> N
     for check in (("fmt", "--check"), ("clippy", "--quiet", "--", "-D", "warnings")):
         done = cargo(project, *check)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_new_03_the_commands_of_the_scaffolds_readme_work_as_they_stand(author: Author) -> None:
+    project = author.new("readme")
+    block = (project / "README.md").read_text().split("```sh\n")[1].split("```")[0]
+    lines = [shlex.split(line) for line in block.splitlines()]
+    assert [line[:2] for line in lines] == [
+        ["aos", "capsule"],
+        ["aos", "capsule"],
+        ["aos", "tool"],
+        ["aos", "logs"],
+    ]
+    try:
+        answers = [author.aos.run(*line[1:], folder=project).out for line in lines]
+    finally:
+        author.aos.close()
+    assert answers[2] == "Hello, Ada!\n"
+    assert "greeting Ada" in answers[3]
+
+
+def test_new_08_a_scaffold_without_its_pin_builds_with_what_is_there(author: Author) -> None:
+    project = author.new("unpinned")
+    (project / "rust-toolchain.toml").unlink()
+    assert author.build(project, "--json").json["toolchain"]["pinned"] is None
 
 
 @pytest.mark.parametrize("name", ["self", "std", "serde-json"])
