@@ -29,8 +29,8 @@ from aos_runtime.names import CapsuleName, PrincipalName
 
 SIZES = (0, 1_000, 10_000, 100_000)
 """Bytes of the argument of a tool call; the request around it has about 100 more."""
-BATCHES = 7
-BATCH_S = 0.04
+BATCHES = 31
+BATCH_S = 0.008
 
 _ACTION = b"tool_execute_hello"
 _START = 64

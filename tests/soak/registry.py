@@ -42,6 +42,10 @@ SOAKS: dict[str, tuple[str, str]] = {
         "tests.soak.crash",
         "kill install and daemon at every n-th write, fsync and rename: every home opens again, whole",
     ),
+    "host": (
+        "tests.soak.host_fuzz",
+        "a guest that calls every import with random numbers: each call is honest or a trap, never our fault",
+    ),
 }
 """name -> (module with a function `run`, one line that says what it does).  A new soak is a line here."""
 

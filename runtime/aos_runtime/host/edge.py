@@ -41,10 +41,14 @@ FAULT_NONE = 0
 FAULT_RESULT_TOO_LARGE = 1
 FAULT_MISALIGNED = 2
 FAULT_REENTERED = 3
+FAULT_OUTSIDE = 4
+FAULT_UNKNOWN_CASE = 5
 FAULTS = {
-    FAULT_RESULT_TOO_LARGE: f"the hook's result is larger than {WINDOW_BYTES >> 20} MiB",
+    FAULT_RESULT_TOO_LARGE: "the hook's result is too large",
     FAULT_MISALIGNED: "the guest gave a misaligned pointer",
     FAULT_REENTERED: "the guest called the host while the host was allocating",
+    FAULT_OUTSIDE: "the guest gave a pointer outside its memory",
+    FAULT_UNKNOWN_CASE: "the guest passed a variant with an unknown case",
 }
 
 TRAMPOLINE = """(module
@@ -85,17 +89,14 @@ EDGE = f"""(module
     (i64.add (i64.const {WINDOW_START})
       (i64.add (i64.extend_i32_u (local.get $a)) (i64.extend_i32_u (local.get $b)))))
 
-  ;; Grows the window to hold `end` bytes; traps where its maximum forbids that.
-  (func $fit (export "fit") (param $end i64) (local $need i32)
-    (if (i64.gt_u (local.get $end) (i64.const {WINDOW_BYTES}))
-      (then (call $stop (i32.const {FAULT_RESULT_TOO_LARGE}))))
+  ;; Grows the window to hold `end` bytes; 0 where its maximum or the store's memory limit forbids that.
+  (func $fits (param $end i64) (result i32) (local $need i32)
+    (if (i64.gt_u (local.get $end) (i64.const {WINDOW_BYTES})) (then (return (i32.const 0))))
     ;; Pages needed, rounded up.
     (local.set $need (i32.wrap_i64 (i64.shr_u (i64.add (local.get $end) (i64.const 65535)) (i64.const 16))))
-    (if (i32.gt_u (local.get $need) (memory.size $window))
-      (then
-        (if (i32.eq (i32.const -1)
-              (memory.grow $window (i32.sub (local.get $need) (memory.size $window))))
-          (then (call $stop (i32.const {FAULT_RESULT_TOO_LARGE})))))))
+    (if (i32.le_u (local.get $need) (memory.size $window)) (then (return (i32.const 1))))
+    (i32.ne (i32.const -1)
+      (memory.grow $window (i32.sub (local.get $need) (memory.size $window)))))
 
   ;; Copies n bytes at `at` of the window into memory that the guest allocates; gives the guest's pointer.
   ;; Nothing is allocated for no bytes: 1 is a valid pointer to an empty string.
@@ -113,7 +114,7 @@ EDGE = f"""(module
     (if (i64.gt_u
           (i64.add (i64.extend_i32_u (local.get $p)) (i64.extend_i32_u (local.get $n)))
           (i64.shl (i64.extend_i32_u (memory.size $guest)) (i64.const 16)))
-      (then unreachable)))
+      (then (call $stop (i32.const {FAULT_OUTSIDE})))))
 
   ;; One hook call.  In: action (la bytes) and payload (lp bytes) at WINDOW_START.  Out: header and bytes.
   ;; The guest returns a pointer to `record {{ action: string, data: option<string> }}`:
@@ -129,10 +130,11 @@ EDGE = f"""(module
     (local.set $al (i32.load $guest offset=4 (local.get $r)))
     (local.set $has (i32.load8_u $guest offset=8 (local.get $r)))
     ;; An option has two cases.
-    (if (i32.gt_u (local.get $has) (i32.const 1)) (then unreachable))
+    (if (i32.gt_u (local.get $has) (i32.const 1)) (then (call $stop (i32.const {FAULT_UNKNOWN_CASE}))))
     (if (local.get $has)
       (then (local.set $dl (i32.load $guest offset=16 (local.get $r)))))
-    (call $fit (call $end (local.get $al) (local.get $dl)))
+    (if (i32.eqz (call $fits (call $end (local.get $al) (local.get $dl))))
+      (then (call $stop (i32.const {FAULT_RESULT_TOO_LARGE}))))
     (memory.copy $window $guest (i32.const {WINDOW_START}) (i32.load $guest (local.get $r)) (local.get $al))
     (if (local.get $has)
       (then
@@ -154,14 +156,13 @@ EDGE = f"""(module
     ;; A lie about the result area must not come out after the message has gone.
     (call $check_inside (local.get $ret) (i32.const 16))
     ;; Too much to carry: an honest guest gets `rate-limited`, a lying one a trap.
-    (if (i64.gt_u (call $end (local.get $tl) (local.get $pl)) (i64.const {WINDOW_BYTES}))
+    (if (i32.eqz (call $fits (call $end (local.get $tl) (local.get $pl))))
       (then
         (call $check_inside (local.get $tp) (local.get $tl))
         (call $check_inside (local.get $pp) (local.get $pl))
         (i32.store8 $guest (local.get $ret) (i32.const 1))
         (i32.store8 $guest offset=4 (local.get $ret) (i32.const {PUBLISH_CASES.index("rate-limited")}))
         (return)))
-    (call $fit (call $end (local.get $tl) (local.get $pl)))
     (memory.copy $window $guest (i32.const {WINDOW_START}) (local.get $tp) (local.get $tl))
     (memory.copy $window $guest
       (i32.add (i32.const {WINDOW_START}) (local.get $tl)) (local.get $pp) (local.get $pl))

@@ -70,35 +70,44 @@ def _compile_payload(kind: wit.Type | None) -> Codec | None:
 
 
 class FunctionCodec:
-    """One imported function: its core type, and how its arguments and result cross."""
+    """One imported function: its core type, and how its arguments and result cross.
 
-    __slots__ = ("_params", "_result", "_returns_through_pointer", "_spilled", "core_params", "core_results")
+    `words` in its methods has exactly one word a core parameter, the result pointer last.
+    """
+
+    __slots__ = ("_area", "_params", "_result", "_spilled", "core_params", "core_results")
 
     def __init__(self, signature: wit.Signature) -> None:
         self._params = Fields([compile_type(kind) for _, kind in signature.params])
         self._result = _compile_payload(signature.result)
         self._spilled = len(self._params.flat) > MAX_FLAT_PARAMS
         flat_result = () if self._result is None else self._result.flat
-        self._returns_through_pointer = len(flat_result) > MAX_FLAT_RESULTS
+        self._area = self._result if len(flat_result) > MAX_FLAT_RESULTS else None
         params = ("i32",) if self._spilled else self._params.flat
-        self.core_params = (*params, "i32") if self._returns_through_pointer else params
-        self.core_results = () if self._returns_through_pointer else flat_result
+        self.core_params = params if self._area is None else (*params, "i32")
+        self.core_results = flat_result if self._area is None else ()
 
     def lift_arguments(self, door: Door, words: Sequence[int]) -> Any:
-        """The arguments of one call, a tuple; `words` holds one 64-bit word a core parameter."""
+        """The arguments of one call, a tuple; `words` holds one 64-bit word a core parameter.
+
+        A result pointer is checked here too: a lie about it must not come out after the call had its effect.
+        """
+        if self._area is not None:
+            _check_area(door, words[-1], self._area)
         if not self._spilled:
             return self._params.lift(door, words, 0)
-        at = words[0] & LOW32
-        check_aligned(at, self._params.align)
-        return self._params.load(door, at)
+        _check_area(door, words[0], self._params)
+        return self._params.load(door, words[0] & LOW32)
 
     def lower_result(self, door: Door, words: Sequence[int], value: Any) -> int | None:
         """Hand `value` to the guest: through its result pointer, or as the word returned here."""
-        if self._result is None:
+        if self._area is not None:
+            self._area.store(door, words[-1] & LOW32, value)
             return None
-        if not self._returns_through_pointer:
-            return self._result.lower(door, value)[0]
-        at = words[len(self.core_params) - 1] & LOW32
-        check_aligned(at, self._result.align)
-        self._result.store(door, at, value)
-        return None
+        return None if self._result is None else self._result.lower(door, value)[0]
+
+
+def _check_area(door: Door, word: int, codec: Codec) -> None:
+    at = word & LOW32
+    check_aligned(at, codec.align)
+    door.view(at, codec.size)

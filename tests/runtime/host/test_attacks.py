@@ -30,19 +30,19 @@ TRAPS: dict[str, tuple[str, str, TrapReason, str]] = {
         "",
         publish_call(0, -1, 0, -1) + CONTINUE,
         TrapReason.TRAP,
-        "it panicked or aborted",
+        "the guest gave a pointer outside its memory",
     ),
     "lengths that wrap to small": (
         "",
         publish_call(0, -8, 0, 16) + CONTINUE,
         TrapReason.TRAP,
-        "it panicked or aborted",
+        "the guest gave a pointer outside its memory",
     ),
     "return area outside": (
         "",
         publish_call(0, 1, 0, 1, -4) + CONTINUE,
         TrapReason.TRAP,
-        "it panicked or aborted",
+        "the guest gave a pointer outside its memory",
     ),
     "return area misaligned": (
         "",
@@ -68,13 +68,13 @@ TRAPS: dict[str, tuple[str, str, TrapReason, str]] = {
         "",
         "(i32.store8 (i32.const 24) (i32.const 1)) (i32.store (i32.const 32) (i32.const -1)) (i32.const 16)",
         TrapReason.TRAP,
-        "the hook's result is larger than 12 MiB",
+        "the hook's result is too large",
     ),
     "result option with a third case": (
         "",
         "(i32.store8 (i32.const 24) (i32.const 2)) (i32.const 16)",
         TrapReason.TRAP,
-        "it panicked or aborted",
+        "the guest passed a variant with an unknown case",
     ),
     "result action is not UTF-8": (
         "",
