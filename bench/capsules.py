@@ -14,9 +14,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from aos_runtime.capsule.archive import Member, iter_members, scan_archive, write_archive
-
 import aos_runtime
+from aos_runtime.capsule.archive import Member, iter_members, scan_archive, write_archive
 from aos_runtime.capsule.manifest import parse_manifest
 
 BUNDLED = Path(aos_runtime.__file__).parent / "_bundled"
