@@ -145,6 +145,7 @@ def remove_installed(
     NotFound `capsule-not-installed`; Conflict `capsule-needed` where another capsule imports what only this
     one exports, unless `force`; Conflict `busy`.
     """
+    open_home(home, create=False)
     if read_pointer(home, principal, name) is None and not (purge and _has_leftovers(home, principal, name)):
         raise _not_installed(principal, name)
     lock = capsule_lock(home, principal, name)

@@ -12,11 +12,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from aos_runtime.capsule.manifest import EnvRow, Manifest
-from aos_runtime.errors import Corrupt, InvalidInput, LimitExceeded
+from aos_runtime.errors import Corrupt, LimitExceeded
 from aos_runtime.home import Home
 from aos_runtime.names import CapsuleName, EnvKey, PrincipalName
 from aos_runtime.store.files import make_private_folder, read_optional, remove_file, sync_folder, write_atomic
-from aos_runtime.store.secrets import check_secret, delete_secret, list_secrets, read_secret, write_secret
+from aos_runtime.store.secrets import (
+    check_secret,
+    delete_secret,
+    encode_text,
+    list_secrets,
+    read_secret,
+    write_secret,
+)
 
 MAX_ENV_FILE_BYTES = 16 * 1024 * 1024
 MAX_TEXT_BYTES = 1024 * 1024
@@ -89,20 +96,12 @@ def write_env(
     path = home.env_file(principal, capsule)
     make_private_folder(path.parent)
     text = json.dumps(dict(sorted(values.items())), indent=2, ensure_ascii=False)
-    write_atomic(path, f"{text}\n".encode("utf-8", "surrogatepass"))
+    write_atomic(path, f"{text}\n".encode())
 
 
 def check_value(key: EnvKey, value: object) -> None:
     """Whether `value` can be stored under `key`; raises as `write_env`."""
-    text = render_value(value)
-    if "\0" in text:
-        raise InvalidInput(
-            "env-nul",
-            f"the value of `{key}` holds a NUL character",
-            hint="an env value is text",
-            key=key,
-        )
-    if len(text.encode("utf-8", "surrogatepass")) > MAX_TEXT_BYTES:
+    if len(encode_text(key, render_value(value))) > MAX_TEXT_BYTES:
         raise LimitExceeded(
             "env-too-large",
             f"the value of `{key}` is larger than 1 MiB",

@@ -295,8 +295,6 @@ class FileLock:
             handle = os.open(self.path, flags, PRIVATE_FILE)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                os.ftruncate(handle, 0)
-                os.pwrite(handle, b"%d\n" % os.getpid(), 0)
             except BlockingIOError:
                 os.close(handle)
                 return False
@@ -304,6 +302,9 @@ class FileLock:
                 os.close(handle)
                 raise
         self._handle = handle
+        with contextlib.suppress(OSError):  # a note for messages; a full disk must not stop a removal
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, b"%d\n" % os.getpid(), 0)
         return True
 
     def acquire(self, wait_s: float, *, pause: Callable[[float], None] = time.sleep) -> None:

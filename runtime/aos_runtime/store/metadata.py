@@ -41,7 +41,7 @@ def render_meta(meta: Meta) -> bytes:
     """The file's bytes: pretty JSON."""
     value = {name: getattr(meta, name) for name in _NAMES}
     present = {name: item for name, item in value.items() if item is not None and item != {}}
-    return (json.dumps(present, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+    return (json.dumps(present, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "replace")
 
 
 def parse_meta(data: bytes) -> Meta:

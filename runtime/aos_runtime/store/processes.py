@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import os
 import signal
-import subprocess
 import sys
 from dataclasses import dataclass
 from enum import StrEnum
@@ -137,7 +136,9 @@ def _start_time(pid: int) -> str | None:
 
 
 def _ask_ps(pid: int) -> str | None:
-    """The start time where there is no /proc."""
+    """The start time where there is no /proc; only there is the import paid for."""
+    import subprocess
+
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         done = subprocess.run(
             ["/bin/ps", "-o", "lstart=", "-p", str(pid)],

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from aos_runtime.capsule.provenance import bytes_digest
+from blake3 import blake3
+
 from aos_runtime.errors import Conflict, Corrupt, Unavailable
 from aos_runtime.home import SOCKET_PATH_MAX_BYTES, WORKSPACE_STATE_DIR, Home
 from aos_runtime.store.files import (
@@ -199,7 +200,7 @@ def fingerprint(workspace: Path) -> str:
     path = os.fsencode(workspace.resolve())
     name = WORKSPACE_STATE_DIR.encode()
     parts = (b"astrid-workspace-selection-v2", path, path + b"/" + name, name)
-    return bytes_digest(b"\0".join(parts))
+    return blake3(b"\0".join(parts)).hexdigest()
 
 
 def probe_socket(path: Path) -> int | None:
@@ -279,6 +280,9 @@ def _remove_markers(home: Home, *, with_socket: bool = True) -> tuple[str, ...]:
                 continue
             if remove_file(path):
                 removed.append(path.name)
+    if home.socket.parent != home.run:
+        with contextlib.suppress(OSError):
+            home.socket.parent.rmdir()
     return tuple(removed)
 
 

@@ -42,20 +42,29 @@ def check_secret(key: EnvKey, value: str) -> None:
             hint="give a value, or delete the secret",
             key=key,
         )
-    if "\0" in value:
-        raise InvalidInput(
-            "secret-nul",
-            f"the value of secret `{key}` holds a NUL character",
-            hint="a secret is text",
-            key=key,
-        )
-    if len(value.encode("utf-8", "surrogatepass")) > MAX_SECRET_BYTES:
+    if len(encode_text(key, value)) > MAX_SECRET_BYTES:
         raise LimitExceeded(
             "secret-too-large",
             f"the value of secret `{key}` is larger than 64 KiB",
             hint="keep large material in a file and store its path",
             key=key,
         )
+
+
+def encode_text(key: EnvKey, value: str) -> bytes:
+    """The bytes of a value.  InvalidInput `env-not-text` where it holds NUL or is not valid Unicode."""
+    try:
+        data = value.encode("utf-8")
+    except UnicodeEncodeError:
+        data = b"\0"
+    if b"\0" in data:
+        raise InvalidInput(
+            "env-not-text",
+            f"the value of `{key}` holds a NUL character or is not valid UTF-8",
+            hint="give text; keep other bytes in a file and store its path",
+            key=key,
+        )
+    return data
 
 
 def delete_secret(home: Home, principal: PrincipalName, capsule: CapsuleName, key: EnvKey) -> bool:

@@ -119,7 +119,9 @@ def test_what_cannot_be_stored_is_refused_before_anything_is(home: Home) -> None
     large = EnvChanges(values={EnvKey("A"): "x" * (1024 * 1024 + 1)})
     for changes, code in (
         (large, "env-too-large"),
-        (EnvChanges(values={EnvKey("A"): "a\0b"}), "env-nul"),
+        (EnvChanges(values={EnvKey("A"): "a\0b"}), "env-not-text"),
+        (EnvChanges(values={EnvKey("A"): "\udcff"}), "env-not-text"),
+        (EnvChanges(secrets={EnvKey("S"): "\udcff"}), "env-not-text"),
         (EnvChanges(values={EnvKey("A"): "1"}, secrets={EnvKey("S"): ""}), "secret-empty"),
     ):
         with pytest.raises(AosError) as caught:

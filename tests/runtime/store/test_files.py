@@ -185,6 +185,16 @@ def test_ins_06_a_held_lock_says_busy_with_the_holder(tmp_path: Path) -> None:
     assert not second.is_held
 
 
+def test_a_full_disk_does_not_stop_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files.os, "pwrite", refuse)
+    with FileLock(tmp_path / "lock") as lock:
+        assert lock.holder is None
+        assert is_locked(lock.path)
+
+
 def test_a_lock_is_taken_as_soon_as_it_is_free(tmp_path: Path) -> None:
     first, second = FileLock(tmp_path / "lock"), FileLock(tmp_path / "lock")
     first.acquire(0.0)

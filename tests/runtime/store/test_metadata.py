@@ -52,6 +52,11 @@ def test_absent_values_and_empty_maps_are_omitted() -> None:
     assert parse_meta(render_meta(meta)) == meta
 
 
+def test_a_source_path_that_is_not_unicode_is_recorded_readably() -> None:
+    meta = Meta(version="0.1.0", installed_at="a", updated_at="b", source="/x/\udcff.capsule")
+    assert parse_meta(render_meta(meta)).source == "/x/?.capsule"
+
+
 def test_unknown_keys_are_ignored() -> None:
     value = {**json.loads(render_meta(META)), "tools": ["x"]}
     assert parse_meta(json.dumps(value).encode()) == META

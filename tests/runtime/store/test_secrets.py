@@ -37,5 +37,5 @@ def test_ins_12_a_refusal_does_not_show_the_value(home: Home, value: str, family
     with pytest.raises(family) as caught:
         write_secret(home, DEFAULT_PRINCIPAL, DEMO, KEY, value)
     shown = f"{caught.value.message} {caught.value.hint} {caught.value.context}"
-    assert value == "" or value[:6] not in shown.replace("secret `TOKEN`", "").replace("a secret is", "")
+    assert value == "" or value[:6] not in shown.replace("secret `TOKEN`", "")
     assert not home.root.exists()
