@@ -7,14 +7,13 @@ Source: build-install.md 2.11, 5.4; docs/formats/capsule.md.
 
 from __future__ import annotations
 
-from aos_runtime.capsule.archive_limits import DEFAULT_LIMITS, Limits
+from aos_runtime.capsule.archive_limits import Limits
 from aos_runtime.capsule.archive_reader import iter_member_pieces, iter_members, scan_archive
 from aos_runtime.capsule.archive_stream import Compression
 from aos_runtime.capsule.archive_values import ArchiveEntry, Inventory, Member
 from aos_runtime.capsule.archive_writer import entry_of, write_archive
 
 __all__ = [
-    "DEFAULT_LIMITS",
     "ArchiveEntry",
     "Compression",
     "Inventory",

@@ -144,10 +144,6 @@ class Manifest:
             table.setdefault(row.namespace, {})[row.interface] = row.version
         return table
 
-    def env_json(self) -> dict[str, dict[str, object]]:
-        """`{key: description}` as the wire holds it (build-install.md 6.9)."""
-        return {row.key: row.to_json() for row in self.env}
-
 
 def parse_manifest(data: bytes, *, file: str = MANIFEST_FILE) -> Manifest:
     """Read and check a manifest.  `file` is the name that issues carry.

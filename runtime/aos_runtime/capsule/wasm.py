@@ -1,8 +1,8 @@
 """Looking into a WebAssembly binary without running or compiling it.
 
 A bounded parser for what a capsule's checks need: which kind of file this is, what a component or core module
-imports and exports, and which lifecycle exports the author wrote.  It validates nothing else (the engine and
-`wasm-tools` do), never recurses deeper than MAX_DEPTH and never reads past a section.
+imports, and which lifecycle exports the author wrote.  It validates nothing else (the engine and `wasm-tools`
+do) and never reads past a section.
 Source: host-abi.md 2.1, 2.2, 4; architecture decision on stub exports; cases BLD-13, CMP-10, CMP-19.
 """
 
@@ -16,9 +16,6 @@ from aos_runtime.capsule.wasm_calls import Calls, read_calls
 from aos_runtime.capsule.wasm_core import CoreImport, CoreModule, read_core
 
 COMPONENT_HEADER = b"\0asm\x0d\0\x01\0"
-MAX_DEPTH = 8
-"""Deepest nesting of components that is looked into."""
-
 LIFECYCLE_EXPORTS = ("run", "astrid-install", "astrid-upgrade")
 
 _TEXT_SAMPLE_BYTES = 512
@@ -27,7 +24,7 @@ _MAX_WRAPPER_BYTES = 16
 _NATIVE_MAGICS = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 _PRECOMPILED_MARK = b".wasmtime."
 _TEXT_CONTROLS = frozenset(b"\t\n\r\f")
-_SECTION_MODULE, _SECTION_COMPONENT, _SECTION_IMPORT, _SECTION_EXPORT = 1, 4, 10, 11
+_SECTION_IMPORT = 10
 _SORT_CORE, _SORT_VALUE, _SORT_TYPE = 0, 2, 3
 
 
@@ -56,14 +53,6 @@ def kind_of(data: bytes) -> WasmKind:
     return _text_kind(data[:_TEXT_SAMPLE_BYTES])
 
 
-def core_modules(component: bytes) -> tuple[bytes, ...]:
-    """The core modules of a component, in order, those of nested components among them.
-
-    Corrupt `wasm-malformed` where it cannot be followed.
-    """
-    return tuple(_modules(Cursor(component), 0))
-
-
 def component_imports(data: bytes) -> tuple[str, ...]:
     """The names of a component's imports, such as `astrid:ipc/host@1.0.0`, without those of types.
 
@@ -75,20 +64,6 @@ def component_imports(data: bytes) -> tuple[str, ...]:
             name = _extern_name(section)
             if _skip_extern_type(section) != _SORT_TYPE:
                 names.append(name)
-    return tuple(names)
-
-
-def component_exports(data: bytes) -> tuple[str, ...]:
-    """The names of a component's exports.  Corrupt `wasm-malformed`."""
-    names = []
-    for section in _sections_of(data, _SECTION_EXPORT):
-        for _ in range(section.count()):
-            names.append(_extern_name(section))
-            if section.byte() == _SORT_CORE:
-                section.byte()
-            section.unsigned()
-            if section.byte():
-                _skip_extern_type(section)
     return tuple(names)
 
 
@@ -158,16 +133,6 @@ def _behind_wrappers(module: CoreModule, index: int) -> int:
             break
         index = calls.targets[0]
     return index
-
-
-def _modules(cursor: Cursor, depth: int) -> Iterator[bytes]:
-    if depth > MAX_DEPTH:
-        raise malformed(f"components are nested more than {MAX_DEPTH} deep")
-    for kind, section in _sections(cursor):
-        if kind == _SECTION_MODULE:
-            yield section.rest()
-        elif kind == _SECTION_COMPONENT:
-            yield from _modules(section, depth + 1)
 
 
 def _sections_of(data: bytes, wanted: int) -> Iterator[Cursor]:

@@ -195,7 +195,8 @@ def test_derived_views() -> None:
         "acme": {"notes": ">=0.1", "extra": "*"},
     }
     assert manifest.exports_json() == {"astrid": {"http": "1.0.0"}, "acme": {"fetch": "0.2.0-beta"}}
-    assert manifest.env_json()["MODEL"] == {
+    env = {row.key: row.to_json() for row in manifest.env}
+    assert env["MODEL"] == {
         "type": "select",
         "options_from": {
             "http": "https://example.com/models",
@@ -204,7 +205,7 @@ def test_derived_views() -> None:
             "after": ["API_KEY"],
         },
     }
-    assert manifest.env_json()["API_KEY"] == {
+    assert env["API_KEY"] == {
         "type": "secret",
         "request": "Enter your API key",
         "placeholder": "sk-...",
