@@ -115,7 +115,7 @@ def _asked_for_json(argv: list[str]) -> bool:
 def _silence_broken_pipe() -> int:
     """The reader went away, which is its right: send what is left nowhere and end quietly."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):
         try:
             stream.flush()
         except BrokenPipeError:

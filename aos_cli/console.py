@@ -192,7 +192,7 @@ class Console:
             self._write(sys.stderr, f"{self.paint_talk('error:', 'red', 'bold')} {text}\n")
 
     def raw_error(self, text: str) -> None:
-        """Lines on stderr that `-q` and JSON mode keep: a document, a usage text, what a question is about."""
+        """Lines on stderr that `-q` and JSON mode keep: a document, a usage, what a question is about."""
         if self.quiet < 2:
             self._write(sys.stderr, text if text.endswith("\n") else text + "\n")
 

@@ -62,7 +62,7 @@ def stop_daemon(home: Home, principal: PrincipalName) -> Stopped:
 
 
 def _shutdown_timeout_s(home: Home) -> float:
-    """How long a stop may take; a configuration with a mistake in it must not keep the daemon from stopping."""
+    """How long a stop may take; a mistake in the configuration must not keep the daemon from stopping."""
     try:
         return load_settings(home).daemon_shutdown_s
     except InvalidInput as error:

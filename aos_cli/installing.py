@@ -23,7 +23,8 @@ from aos_runtime.home import Home
 from aos_runtime.names import PrincipalName
 from aos_runtime.store.commit import Approval, commit
 from aos_runtime.store.env import read_env
-from aos_runtime.store.installed import Installed
+from aos_runtime.store.installed import Installed, list_installed
+from aos_runtime.store.interfaces import export_conflicts, missing_imports
 from aos_runtime.store.names_index import rebuild
 from aos_runtime.store.origin import Phase, Provenances
 from aos_runtime.store.receipts import ApprovalSource
@@ -55,6 +56,9 @@ class Report:
     env: Collected
     origin: Provenances
     reload_problem: str | None
+    env_path: Path
+    missing_imports: list[dict[str, str]]
+    export_conflicts: list[dict[str, str]]
 
     def document(self) -> dict[str, object]:
         """The published keys of build-install.md 5.6, and additive ones."""
@@ -65,10 +69,10 @@ class Report:
             "installed_version": installed.version,
             "previous_version": self.previous_version,
             "wasm_hash": installed.meta.wasm_hash,
-            "env_path": str(installed.name) + ".env.json",
+            "env_path": str(self.env_path),
             "env_needs_prompt": False,
-            "missing_imports": [],
-            "export_conflicts": [],
+            "missing_imports": self.missing_imports,
+            "export_conflicts": self.export_conflicts,
             "name": installed.name,
             "principal": installed.principal,
             "operation": self.phase.value,
@@ -103,6 +107,7 @@ def install_archive(order: Order, console: Console) -> Report:
             source_text=order.source_text,
         )
     _index_names(order.home)
+    entries = list_installed(order.home, order.principal)
     problem = reload_capsule(order.home, order.principal, installed.name)
     return Report(
         installed=installed,
@@ -112,6 +117,9 @@ def install_archive(order: Order, console: Console) -> Report:
         env=collected,
         origin=origin,
         reload_problem=problem,
+        env_path=order.home.env_file(order.principal, installed.name),
+        missing_imports=missing_imports(installed.manifest, entries),
+        export_conflicts=export_conflicts(installed.manifest, entries),
     )
 
 
@@ -128,12 +136,11 @@ def _approval(origin: Provenances, *, approved: bool) -> ApprovalSource:
 
 
 def _collect(stage: Stage, order: Order, console: Console) -> Collected:
-    asks = not order.answers.yes and not order.answers.approve_untrusted
     return collect_env(
         stage.manifest,
         variables=order.variables,
         environ=order.environ,
         stored=read_env(order.home, order.principal, stage.name),
         stored_secrets=frozenset(list_secrets(order.home, order.principal, stage.name)),
-        ask=make_asker(console) if asks else None,
+        ask=None if order.answers.yes else make_asker(console),
     )

@@ -30,6 +30,7 @@ from aos_runtime.store.installed import (
     list_installed,
     read_installed,
 )
+from aos_runtime.store.layout import open_home
 from aos_runtime.store.secrets import list_secrets
 
 CAPSULE_HELP = "Name of an installed capsule."
@@ -47,6 +48,7 @@ def list_capsules() -> None:
       aos --principal bob capsule list --json
     """
     console, invocation = get_console(), get_invocation()
+    open_home(invocation.home, create=False)
     entries = list_installed(invocation.home, invocation.principal)
     if console.is_json:
         console.json(list_document(entries))
@@ -76,6 +78,7 @@ def show(name: Annotated[str, typer.Argument(metavar="NAME", help=CAPSULE_HELP)]
     """
     console, invocation = get_console(), get_invocation()
     home, principal = invocation.home, invocation.principal
+    open_home(home, create=False)
     installed = read_installed(home, principal, parse_installed_name(home, principal, name))
     problem = None
     try:

@@ -162,6 +162,11 @@ def _say_installed(console: Console, report: Report) -> None:
     if report.env.orphans:
         keys = ", ".join(safe(key) for key in report.env.orphans)
         console.note(f"Values of keys that this version no longer has are kept: {keys}")
+    for row in report.missing_imports:
+        interface = f"{row['namespace']}:{row['interface']} {row['requirement']}"
+        console.note(f"Nothing that is installed exports what it imports: {safe(interface)}")
+    for row in report.export_conflicts:
+        console.note(f"{row['capsule']} exports {safe(row['namespace'])}:{safe(row['interface'])} as well.")
     if report.reload_problem:
         console.warn(f"the running daemon did not load it: {safe(report.reload_problem)}")
         console.hint("run `aos restart`")

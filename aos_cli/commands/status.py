@@ -13,8 +13,7 @@ from aos_cli.console import Console, get_console, safe
 from aos_cli.invocation import get_invocation
 from aos_cli.render.status import (
     capsule_rows,
-    is_unhealthy,
-    problems,
+    is_healthy,
     render_capsules,
     render_status,
     version_skew,
@@ -22,7 +21,7 @@ from aos_cli.render.status import (
 from aos_runtime import AOS_VERSION
 from aos_runtime.errors import Unavailable
 
-_NO_DAEMON = frozenset({"daemon-not-running"})
+_ABSENT = frozenset({"daemon-not-running", "daemon-starting"})
 
 
 def _ask_daemon() -> dict[str, Any]:
@@ -62,7 +61,7 @@ def status(
     try:
         found = _ask_daemon()
     except Unavailable as error:
-        if error.code not in ("daemon-not-running", "daemon-starting"):
+        if error.code not in _ABSENT:
             raise
         return _show_absent(console, check=check)
     skew = version_skew(found, AOS_VERSION)
@@ -73,7 +72,7 @@ def status(
     if skew is not None:
         console.warn(skew)
         console.hint("run `aos restart`")
-    return 1 if check and problems(found) and any(map(is_unhealthy, capsule_rows(found))) else 0
+    return 1 if check and not is_healthy(found) else 0
 
 
 def _show_absent(console: Console, *, check: bool) -> int:
@@ -102,16 +101,17 @@ def ps() -> None:
     try:
         rows = capsule_rows(_ask_daemon())
     except Unavailable as error:
-        if error.code not in ("daemon-not-running", "daemon-starting"):
+        if error.code not in _ABSENT:
             raise
         rows = []
-        console.note("The daemon is not running.")
+        console.note("The daemon is not running, so no capsule is.")
+    else:
+        if not rows:
+            console.note("The daemon runs no capsules.")
     if console.is_json:
         console.json([_ps_row(row) for row in rows])
     elif rows:
         console.data(render_capsules(rows, width=console.width))
-    else:
-        console.note("No capsules are running.")
 
 
 _PS_KEYS = ("state", "version", "principal", "calls", "errors", "denied", "queue_depth", "drops")

@@ -43,9 +43,15 @@ def is_unhealthy(row: Mapping[str, Any]) -> bool:
     return str(row.get("state", "ready")) not in _HEALTHY
 
 
+def is_healthy(status: Mapping[str, Any]) -> bool:
+    """Whether the daemon works without trouble and every capsule serves."""
+    return not status.get("trouble") and not any(map(is_unhealthy, capsule_rows(status)))
+
+
 def problems(status: Mapping[str, Any]) -> list[str]:
     """One line per thing that is not as it should be."""
-    found = []
+    trouble = status.get("trouble")
+    found = [f"the daemon: {safe(trouble)}"] if isinstance(trouble, str) and trouble else []
     for row in capsule_rows(status):
         name = safe(str(row["name"]))
         if is_unhealthy(row):

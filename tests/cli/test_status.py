@@ -80,6 +80,9 @@ def test_check_is_1_where_a_capsule_does_not_serve(run_aos: RunAos, home: Home) 
     healthy = {**STATUS, "capsules": [STATUS["capsules"][1]]}
     with FakeDaemon(home, answering(healthy)):
         assert run_aos("status", "--check").status == 0
+    with FakeDaemon(home, answering({**healthy, "trouble": "the disk is full"})):
+        troubled = run_aos("status", "--check")
+    assert (troubled.status, troubled.out.splitlines()[-1]) == (1, "! the daemon: the disk is full")
     assert run_aos("status", "--check").status == 1
 
 
@@ -121,6 +124,7 @@ def test_a_daemon_that_lists_names_only(run_aos: RunAos, home: Home) -> None:
 def test_ps_without_a_daemon(run_aos: RunAos) -> None:
     ended = run_aos("ps", "--json")
     assert (ended.status, ended.out) == (0, "[]\n")
+    assert run_aos("ps").err == "The daemon is not running, so no capsule is.\n"
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,8 @@ from aos_runtime.names import (
 )
 from aos_runtime.store.commit import Approval, commit, remove_installed
 from aos_runtime.store.env import EnvChanges
-from aos_runtime.store.installed import Installed
+from aos_runtime.store.installed import Installed, list_installed
+from aos_runtime.store.interfaces import export_conflicts, missing_imports
 from aos_runtime.store.origin import Provenances
 from aos_runtime.store.receipts import ApprovalSource
 from aos_runtime.store.stage import Stage, open_stage, stage_source
@@ -126,6 +127,7 @@ class Changes:
         self, installed: Installed, previous: Installed | None, phase: str, view: View
     ) -> dict[str, object]:
         unready = view.unready.get(installed.name)
+        entries = list_installed(self._home, installed.principal)
         return {
             "target_dir": str(installed.generation),
             "phase": "install" if phase == "install" else "upgrade",
@@ -134,8 +136,8 @@ class Changes:
             "wasm_hash": installed.meta.wasm_hash,
             "env_path": str(self._home.env_file(installed.principal, installed.name)),
             "env_needs_prompt": unready is not None and bool(unready.missing),
-            "missing_imports": [],
-            "export_conflicts": [],
+            "missing_imports": missing_imports(installed.manifest, entries),
+            "export_conflicts": export_conflicts(installed.manifest, entries),
         }
 
     def _unload(self, principal: PrincipalName, name: CapsuleName) -> bool:

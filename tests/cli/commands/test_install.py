@@ -140,6 +140,16 @@ def test_the_record_has_the_published_keys(run_aos: RunAos, seed: bytes) -> None
     )
 
 
+def test_what_is_imported_from_nobody_is_noted(run_aos: RunAos, seed: bytes) -> None:
+    taker = signed(seed, name="taker", extra='\n[imports]\n"acme:notes" = "^1.0"\n')
+    ended = run_aos("capsule", "install", taker)
+    assert ended.err.splitlines()[-1] == (
+        "Nothing that is installed exports what it imports: acme:notes ^1.0"
+    )
+    record = run_aos("capsule", "install", taker, "--json").json
+    assert record["missing_imports"] == [{"namespace": "acme", "interface": "notes", "requirement": "^1.0"}]
+
+
 def test_a_failed_activation_leaves_the_old_version(
     run_aos: RunAos, home: Home, seed: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
