@@ -61,7 +61,10 @@ class Home:
 
     def receipts(self, principal: PrincipalName, capsule: CapsuleName) -> Path:
         """Approval receipts of one installed capsule, a file per content digest; out of any guest's reach."""
-        return self.etc / "capsule-authority" / principal / capsule
+        return self.all_receipts(principal) / capsule
+
+    def all_receipts(self, principal: PrincipalName) -> Path:
+        return self.etc / "capsule-authority" / principal
 
     def receipt(self, principal: PrincipalName, capsule: CapsuleName, content: Digest) -> Path:
         return self.receipts(principal, capsule) / f"{content}.json"
@@ -106,8 +109,10 @@ class Home:
         return self.log / "_daemon.log"
 
     def capsule_log(self, principal: PrincipalName, capsule: CapsuleName) -> Path:
-        folder = self.log if principal == DEFAULT_PRINCIPAL else self.log / principal
-        return folder / f"{capsule}.log"
+        return self.log_folder(principal) / f"{capsule}.log"
+
+    def log_folder(self, principal: PrincipalName) -> Path:
+        return self.log if principal == DEFAULT_PRINCIPAL else self.log / principal
 
     # keys and secrets
     @property
@@ -169,6 +174,14 @@ class Home:
         """Names for shell completion, one `kind<TAB>name` a line; rebuilt by whoever changes them."""
         return self.var / "names.tsv"
 
+    @property
+    def tools(self) -> Path:
+        return self.var / "tools"
+
+    def tools_file(self, principal: PrincipalName) -> Path:
+        """JSON: which tools the capsules of a principal described last."""
+        return self.tools / f"{principal}.json"
+
     # per principal
     @property
     def principals(self) -> Path:
@@ -185,7 +198,10 @@ class Home:
         return self.installed(principal) / capsule
 
     def generations(self, principal: PrincipalName, capsule: CapsuleName) -> Path:
-        return self.principal(principal) / ".local" / "generations" / capsule
+        return self.all_generations(principal) / capsule
+
+    def all_generations(self, principal: PrincipalName) -> Path:
+        return self.principal(principal) / ".local" / "generations"
 
     def env_file(self, principal: PrincipalName, capsule: CapsuleName) -> Path:
         return self.principal(principal) / ".config" / "env" / f"{capsule}.env.json"

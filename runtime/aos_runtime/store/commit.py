@@ -300,17 +300,18 @@ def _unlink(home: Home, principal: PrincipalName, name: CapsuleName, *, force: b
 
 
 def _purge(home: Home, principal: PrincipalName, name: CapsuleName, version: str | None) -> Removed:
+    """Erase what a removal keeps.  The env file goes last: while it is there a purge can be repeated."""
     env_path = home.env_file(principal, name)
     secret_keys = list_secrets(home, principal, name)
     env_keys = _env_keys(home, principal, name, secret_keys)
-    if remove_file(env_path):
-        sync_folder(env_path.parent)
-    if remove_tree(home.capsule_secrets(principal, name)):
-        sync_folder(home.capsule_secrets(principal, name).parent)
     kv_entries = 0
     if home.state_db.exists():
         with KvStore(home.state_db) as store:
             kv_entries = store.space(principal, name).clear_prefix("")
+    if remove_tree(home.capsule_secrets(principal, name)):
+        sync_folder(home.capsule_secrets(principal, name).parent)
+    if remove_file(env_path):
+        sync_folder(env_path.parent)
     return Removed(
         name=name, version=version, env_keys=env_keys, secret_keys=secret_keys, kv_entries=kv_entries
     )

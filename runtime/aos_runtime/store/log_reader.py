@@ -143,8 +143,9 @@ class _Tail:
         self._offset = 0
         self._pending = b""
         self._after_s = 0.0
-        if skip and self._open() is not None:
-            self._offset = _line_start(path, os.fstat(self._open() or 0).st_size)
+        handle = self._open() if skip else None
+        if handle is not None:
+            self._offset = _line_start(handle)
 
     def read(self) -> list[Record]:
         """What was written since the last call."""
@@ -332,12 +333,11 @@ def _modified_s(path: Path) -> float:
         return 0.0
 
 
-def _line_start(path: Path, size_bytes: int) -> int:
+def _line_start(handle: int) -> int:
     """The offset behind the last newline, so that a line under way is shown whole once it ends."""
-    with path.open("rb") as file:
-        start = max(0, size_bytes - MAX_PENDING_BYTES)
-        file.seek(start)
-        return start + file.read(size_bytes - start).rfind(b"\n") + 1
+    size_bytes = os.fstat(handle).st_size
+    start = max(0, size_bytes - MAX_PENDING_BYTES)
+    return start + os.pread(handle, size_bytes - start, start).rfind(b"\n") + 1
 
 
 def _origin(path: Path) -> str:
@@ -345,8 +345,7 @@ def _origin(path: Path) -> str:
 
 
 def _logs_of(home: Home, principal: PrincipalName) -> Iterator[LogFile]:
-    folder = home.capsule_log(principal, CapsuleName("x")).parent
-    for path in list_folder(folder):
+    for path in list_folder(home.log_folder(principal)):
         if path.suffix == ".log" and path != home.daemon_log and path.is_file():
             try:
                 name = parse_capsule_name(path.stem)

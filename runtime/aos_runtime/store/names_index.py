@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
 from aos_runtime.home import Home
 from aos_runtime.names import CapsuleName, PrincipalName
@@ -41,7 +40,7 @@ def rebuild(home: Home, *, templates: Iterable[str] | None = None) -> None:
 
 def record_tools(home: Home, principal: PrincipalName, tools: Mapping[CapsuleName, Sequence[str]]) -> None:
     """Remember which tools the capsules of `principal` described, then rebuild the index."""
-    path = _tools_file(home, principal)
+    path = home.tools_file(principal)
     text = json.dumps({name: sorted(names) for name, names in tools.items()}, sort_keys=True)
     make_private_folder(path.parent)
     write_atomic(path, f"{text}\n".encode(), sync=False)
@@ -50,16 +49,12 @@ def record_tools(home: Home, principal: PrincipalName, tools: Mapping[CapsuleNam
 
 def read_tools(home: Home, principal: PrincipalName) -> dict[str, tuple[str, ...]]:
     """The tools that each capsule described last; nothing where that was never recorded or is damaged."""
-    data = read_optional(_tools_file(home, principal), MAX_INDEX_BYTES)
+    data = read_optional(home.tools_file(principal), MAX_INDEX_BYTES)
     try:
         value = json.loads(data or b"{}")
         return {str(name): tuple(str(tool) for tool in tools) for name, tools in value.items()}
     except (ValueError, TypeError, AttributeError):
         return {}
-
-
-def _tools_file(home: Home, principal: PrincipalName) -> Path:
-    return home.var / "tools" / f"{principal}.json"
 
 
 def _read_templates(home: Home) -> tuple[str, ...]:

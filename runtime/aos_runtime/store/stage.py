@@ -14,7 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from aos_runtime import HOST_VERSION
-from aos_runtime.capsule.archive import Inventory, Limits, iter_member_pieces, scan_archive
+from aos_runtime.capsule.archive import Inventory, iter_member_pieces, scan_archive
+from aos_runtime.capsule.archive_limits import DEFAULT_LIMITS
 from aos_runtime.capsule.capability import Capabilities
 from aos_runtime.capsule.manifest import Manifest, check_host_version, parse_manifest
 from aos_runtime.capsule.provenance import PROVENANCE_FILE, bytes_digest
@@ -289,11 +290,11 @@ def _copy_source(source: Path, target: Path) -> None:
     except OSError as error:
         raise explain(error, source) from error
     with file, explained(target):
-        data = file.read(Limits().packed_bytes + 1)
-        if len(data) > Limits().packed_bytes:
+        data = file.read(DEFAULT_LIMITS.packed_bytes + 1)
+        if len(data) > DEFAULT_LIMITS.packed_bytes:
             raise LimitExceeded(
                 "source-too-large",
-                f"{source} is larger than the {Limits().packed_bytes} bytes that an archive may have",
+                f"{source} is larger than the {DEFAULT_LIMITS.packed_bytes} bytes that an archive may have",
                 hint="a capsule is smaller than that; look at what the file holds",
                 source=str(source),
             )
@@ -342,14 +343,14 @@ def _find_facts(
 
 
 def _read_binary(folder: Path, digest: Digest) -> bytes:
-    data = read_staged(folder / BLOB_FOLDER, blob_name(digest), Limits().unpacked_bytes)
+    data = read_staged(folder / BLOB_FOLDER, blob_name(digest), DEFAULT_LIMITS.unpacked_bytes)
     if bytes_digest(data) != digest:
         raise _damaged(f"the binary {digest} was changed")
     return data
 
 
 def _read_previous(home: Home, principal: PrincipalName, name: CapsuleName) -> Installed | None:
-    """What is installed; a damaged one holds nothing and is replaced.  A foreign link is a Conflict."""
+    """What is installed; a damaged version holds nothing and is replaced, a foreign link is not."""
     try:
         return read_installed(home, principal, name)
     except NotFound:

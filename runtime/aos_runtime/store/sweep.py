@@ -21,7 +21,7 @@ from aos_runtime.store.staging import capsule_lock, sweep_staging
 def sweep(home: Home) -> None:
     """Remove every leftover in the home; what another process is changing is left alone."""
     sweep_staging(home)
-    for folder in (home.etc, home.profiles, home.keys, home.run, home.var, home.var / "tools"):
+    for folder in (home.etc, home.profiles, home.keys, home.run, home.var, home.tools):
         sweep_temporaries(folder)
     sweep_content(home)
     for principal in list_principal_folders(home):
@@ -62,9 +62,8 @@ def list_principal_folders(home: Home) -> tuple[PrincipalName, ...]:
 
 
 def _known_capsules(home: Home, principal: PrincipalName) -> tuple[CapsuleName, ...]:
-    folders = (home.installed(principal), home.generations(principal, CapsuleName("x")).parent)
-    receipts = home.receipts(principal, CapsuleName("x")).parent
-    names = {path.name for folder in (*folders, receipts) for path in list_folder(folder)}
+    folders = (home.installed(principal), home.all_generations(principal), home.all_receipts(principal))
+    names = {path.name for folder in folders for path in list_folder(folder)}
     found: list[CapsuleName] = []
     for name in sorted(names):
         with contextlib.suppress(InvalidInput):
