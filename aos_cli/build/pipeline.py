@@ -88,12 +88,16 @@ class Talk:
     def note(self, text: str) -> None:
         self.console.note(safe(text))
 
-    def warn(self, *issues: Issue) -> None:
-        """Say each; under `strict` all of them become the error."""
-        self.warnings += issues
+    def doubt(self, *issues: Issue) -> None:
+        """Warnings about the capsule: under `strict` all of them become the error."""
         failure = strict_failure(issues) if self.strict else None
         if failure is not None:
             raise failure
+        self.warn(*issues)
+
+    def warn(self, *issues: Issue) -> None:
+        """Say each; they are no reason to fail."""
+        self.warnings += issues
         for issue in issues:
             self.console.warn(safe(issue.render()))
             if issue.hint:
@@ -201,7 +205,7 @@ def _plan(request: Request, project: Project, talk: Talk) -> tuple[Source, bytes
     contracts = _read_contracts(project)
     text = contracts.decode("utf-8", "replace") if contracts is not None else None
     references = reference_warnings(source, text)
-    talk.warn(*((missing,) if missing else ()), *doubtful, *references, *_sdk_warnings(project))
+    talk.doubt(*((missing,) if missing else ()), *doubtful, *references, *_sdk_warnings(project))
     return source, contracts
 
 
@@ -289,7 +293,7 @@ def _wit(request: Request, project: Project, contracts: bytes | None, talk: Talk
         problem = _wit_problem(wit)
         if problem:
             message = f"wit/ does not resolve as one package: {problem}"
-            talk.warn(
+            talk.doubt(
                 Issue(message=message, file="wit", hint="correct it: others read your interfaces there")
             )
     return wit
@@ -312,7 +316,7 @@ def _write(request: Request, project: Project, packed: Packed, talk: Talk) -> Pa
     if len(packed.data) > LARGE_ARCHIVE_BYTES:
         size = len(packed.data)
         message = f"the archive has {size} bytes, and installing refuses more than {LARGE_ARCHIVE_BYTES}"
-        talk.warn(Issue(message=message, hint="keep large files out of assets/ and skills/"))
+        talk.doubt(Issue(message=message, hint="keep large files out of assets/ and skills/"))
     request.output.mkdir(parents=True, exist_ok=True)
     path = request.output / f"{project.package.name}.capsule"
     write_atomic(path, packed.data, mode=0o644, sync=False)
