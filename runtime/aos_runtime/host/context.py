@@ -19,11 +19,6 @@ from aos_runtime.store.kv import KvSpace
 __all__ = ["GuestContext", "KvSpace"]
 
 
-def _sleep(duration_s: float) -> bool:
-    time.sleep(duration_s)
-    return True
-
-
 def _do_nothing() -> None:
     return None
 
@@ -54,8 +49,8 @@ class GuestContext:
     monotonic_ns: Callable[[], int] = time.monotonic_ns
     before_block: Callable[[], None] = _do_nothing
     """First line of every factor that may wait: the leader gives its socket and pending work away."""
-    sleep: Callable[[float], bool] = _sleep
-    """Wait that many seconds; False when it was cut short."""
+    sleep: Callable[[float], bool] | None = None
+    """Wait that many seconds; False when cut short.  None: the engine's, which `interrupt_all` cuts."""
     signal_ready: Callable[[], None] = _do_nothing
     has_capability: Callable[[str, str], bool] | None = None
     """`(source uuid, capability name)` among the capsules that this principal can see; None: no registry."""

@@ -56,6 +56,7 @@ class HostEngine:
         self._instances_lock = threading.Lock()
         self._address = raw.address_of_engine(self.engine)
         self._closing = threading.Event()
+        self._woken = threading.Condition()
         self._ticker = threading.Thread(target=self._tick, name="aos-epoch", daemon=True)
         self._ticker.start()
         atexit.register(self.close)
@@ -76,10 +77,17 @@ class HostEngine:
             self._instances.add(instance)
 
     def interrupt_all(self) -> None:
-        """Stop every guest that is running now, as if its time were up."""
+        """Stop every guest that runs or sleeps now, as if its time were up."""
         longest = max((instance.ticks for instance in self._living()), default=0)
         for _ in range(longest):
             raw.increment_epoch(self._address)
+        with self._woken:
+            self._woken.notify_all()
+
+    def pause(self, duration_s: float) -> bool:
+        """Wait that many seconds; False when `interrupt_all` or `close` cut it short."""
+        with self._woken:
+            return not self._closing.is_set() and not self._woken.wait(duration_s)
 
     def close(self) -> None:
         """Stop the clock and every guest, then free instances, modules and engine, in that order.
@@ -88,8 +96,8 @@ class HostEngine:
         """
         if self._closing.is_set():
             return
-        self.interrupt_all()
         self._closing.set()
+        self.interrupt_all()
         self._ticker.join()
         for instance in self._living():
             instance.close(wait_s=_CLOSE_WAIT_S)

@@ -67,6 +67,8 @@ class Instance:
         has.
         """
         settings = code.engine.settings
+        if context.sleep is None:
+            context.sleep = code.engine.pause
         self.context = context
         self.dead = False
         self.ticks = code.engine.ticks(settings.call_timeout_s)

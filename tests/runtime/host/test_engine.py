@@ -85,6 +85,13 @@ def test_a_deadline_is_never_early(timeout_s: float, ticks: int) -> None:
         engine.close()
 
 
+def test_a_pause_ends_by_itself_or_is_cut_short() -> None:
+    engine = HostEngine()
+    assert engine.pause(0.001)
+    engine.close()
+    assert not engine.pause(60)
+
+
 def test_the_fingerprint_names_this_engine(engine: HostEngine) -> None:
     assert re.fullmatch("[0-9a-f]{16}", engine.fingerprint)
     other = HostEngine()

@@ -149,6 +149,27 @@ def test_closing_the_engine_ends_a_guest_that_runs(recorder: Recorder, timeout_s
     assert reasons == [TrapReason.DEADLINE]
 
 
+def test_closing_the_engine_wakes_a_guest_that_sleeps(recorder: Recorder) -> None:
+    engine = HostEngine(EngineSettings(epoch_tick_s=60))
+    asleep, ends = threading.Event(), []
+    sleep = f'(import "{SYS}" "sleep-ns" (func $sleep (param i64 i32)))'
+    text = guest_text("(call $sleep (i64.const 60000000000) (i32.const 512))" + CONTINUE, imports=sleep)
+    instance = Instance(code_of(engine, text), recorder.context(sleep=None, before_block=asleep.set))
+
+    def doze() -> None:
+        try:
+            ends.append(instance.hook(b"", b"").action)
+        except GuestTrap as trap:
+            ends.append(trap.reason)
+
+    thread = threading.Thread(target=doze)
+    thread.start()
+    assert asleep.wait(10)
+    engine.close()
+    thread.join(10)
+    assert ends == [TrapReason.DEADLINE]
+
+
 def test_cmp_07_an_abort_after_growing_to_the_limit_is_reported_as_memory(instantiate: Instantiate) -> None:
     grow = "(drop (memory.grow (i32.const 40)))"
     with pytest.raises(GuestTrap) as caught:

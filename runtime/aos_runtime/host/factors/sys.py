@@ -64,6 +64,7 @@ def sleep_ns(context: GuestContext, duration_ns: int) -> Err | None:
     """Wait; `too-large` over a minute, `cancelled` when cut short."""
     if duration_ns > MAX_SLEEP_NS:
         return Err("too-large")
+    assert context.sleep is not None  # an instance fills it in
     context.before_block()
     return None if context.sleep(duration_ns / 1e9) else Err("cancelled")
 
