@@ -13,11 +13,11 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from aos_cli.client import Connection, connect
+from aos_cli.client import Connection, connect, read_seed
 from aos_cli.daemon_start import daemon_environment
 from aos_runtime.errors import AosError, PeerFault, Unavailable
 from aos_runtime.home import Home
-from aos_runtime.names import CapsuleName, PrincipalName
+from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName, PrincipalName
 from aos_runtime.store.stage import Stage
 
 ACTIVATE_TIMEOUT_S = 660.0
@@ -34,9 +34,12 @@ class Activated:
 
 
 def connect_if_running(home: Home, principal: PrincipalName) -> Connection | None:
-    """A connection to the daemon, None only where there is none (a broken one is an error)."""
+    """A connection to the daemon, None only where there is none (a broken one is an error).
+
+    A principal that has no key of its own is served by the operator, `default`.
+    """
     try:
-        return connect(home, principal)
+        return connect(home, principal if read_seed(home, principal) else DEFAULT_PRINCIPAL)
     except Unavailable as error:
         if error.code in _ABSENT:
             return None
@@ -134,6 +137,8 @@ def unload_capsule(home: Home, principal: PrincipalName, name: CapsuleName) -> s
 
 
 def _tell(home: Home, principal: PrincipalName, method: str, name: CapsuleName) -> str | None:
+    if principal != DEFAULT_PRINCIPAL and read_seed(home, principal) is None:
+        return None  # it has never connected, so the daemon holds nothing of it
     try:
         daemon = connect_if_running(home, principal)
         if daemon is None:

@@ -20,7 +20,7 @@ from typing import TypeVar
 from aos_runtime import AOS_VERSION
 from aos_runtime.errors import AosError, Denied, PeerFault, Unavailable
 from aos_runtime.home import Home
-from aos_runtime.names import PrincipalName
+from aos_runtime.names import ANONYMOUS_PRINCIPAL, DEFAULT_PRINCIPAL, PrincipalName
 from aos_runtime.wire.client import Exchange, Reply, kernel_exchange
 from aos_runtime.wire.frames import (
     CLIENT_MAX_FRAME_BYTES,
@@ -182,7 +182,9 @@ def _shake_hands(
     stream: socket.socket, decoder: FrameDecoder, home: Home, principal: PrincipalName, workspace: Path | None
 ) -> str:
     token = _read_token(home)
-    seed = _read_seed(home, principal)
+    seed = read_seed(home, principal)
+    if seed is None and principal not in (DEFAULT_PRINCIPAL, ANONYMOUS_PRINCIPAL):
+        raise _no_key(home, principal)
     handshake = ClientHandshake(
         token=token,
         client_version=AOS_VERSION,
@@ -231,13 +233,23 @@ def _read_token(home: Home) -> str:
         ) from None
 
 
-def _read_seed(home: Home, principal: PrincipalName) -> bytes | None:
+def read_seed(home: Home, principal: PrincipalName) -> bytes | None:
+    """The signing seed of `principal`, None where there is none that can be read."""
     try:
         with home.principal_key(principal).open("rb") as file:
             seed = file.read(_SEED_BYTES + 1)
     except OSError:
         return None
     return seed if len(seed) == _SEED_BYTES else None
+
+
+def _no_key(home: Home, principal: PrincipalName) -> Denied:
+    return Denied(
+        "principal-key-missing",
+        f"principal `{principal}` has no key in this home, so the daemon would not know it",
+        hint=f"leave --principal out, or put its key at {home.principal_key(principal)}",
+        principal=principal,
+    )
 
 
 def _signer(seed: bytes) -> Callable[[bytes], bytes]:

@@ -96,11 +96,13 @@ def _stop(home: Home, principal: PrincipalName, record: ProcessRecord | None, ti
 
 
 def _ask(home: Home, principal: PrincipalName) -> AosError | None:
-    """Request the shutdown; None where the daemon took it, else why not."""
+    """Request the shutdown; None where it was taken, else why not.  Denied without the right to ask."""
     try:
         with connect(home, principal) as daemon:
             daemon.kernel_request("Shutdown", {"reason": "aos stop"}, inactivity_s=_REQUEST_TIMEOUT_S)
     except AosError as error:
+        if error.code in ("permission-denied", "principal-key-missing"):
+            raise
         return None if error.code == "daemon-lost" else error
     return None
 

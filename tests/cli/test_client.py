@@ -14,7 +14,7 @@ from aos_cli.client import connect
 from aos_runtime import AOS_VERSION
 from aos_runtime.errors import AosError
 from aos_runtime.home import Home
-from aos_runtime.names import DEFAULT_PRINCIPAL
+from aos_runtime.names import DEFAULT_PRINCIPAL, PrincipalName
 from tests.cli.conftest import RunAos
 from tests.support.fake_daemon import TOKEN, FakeDaemon
 
@@ -161,3 +161,10 @@ def test_dmn_03_a_connection_that_breaks_is_no_stopped_daemon(short_home: Home) 
     with pytest.raises(AosError) as gone:
         connect(short_home, DEFAULT_PRINCIPAL)
     assert gone.value.code == "daemon-not-running"
+
+
+def test_another_principal_without_a_key_is_refused_here_and_not_made_anonymous(short_home: Home) -> None:
+    with FakeDaemon(short_home, silent) as daemon, pytest.raises(AosError) as refused:
+        connect(short_home, PrincipalName("bob"))
+    assert refused.value.code == "principal-key-missing"
+    assert daemon.handshakes == []

@@ -215,3 +215,15 @@ def test_a_mistake_in_the_configuration_does_not_keep_the_daemon_from_stopping(
     stopped = run_aos("stop")
     assert (stopped.status, "using the defaults" in stopped.err) == (0, True)
     assert liveness(home) is Liveness.STOPPED
+
+
+@pytest.mark.slow
+def test_who_may_not_stop_it_gets_no_signal_sent_either(
+    run_aos: RunAos, home: Home, as_daemon: Spawn
+) -> None:
+    as_daemon(SERVING.format(obeys=True, terminates=True))
+    run_aos("start")
+    refused = run_aos("--principal", "bob", "stop", "--json")
+    assert (refused.status, refused.error["code"]) == (1, "principal-key-missing")
+    assert liveness(home) is Liveness.RUNNING
+    assert run_aos("stop").status == 0
