@@ -90,6 +90,8 @@ def stage_wit(folder: Path, contracts: bytes | None, *, no_contracts: str) -> Wi
     Where there are no contracts, `no_contracts` is the note that says why.
     """
     own = _collect(folder, PurePosixPath(WIT_FOLDER)) if os.path.lexists(folder / WIT_FOLDER) else []
+    if any(extra.path == WIT_FOLDER for extra in own):
+        raise _refused(WIT_FOLDER, "is no folder")
     if contracts is None:
         return Wit(files=tuple(own), folders=_folders(folder, own), notes=(no_contracts,))
     notes = tuple(

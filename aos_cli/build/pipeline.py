@@ -260,7 +260,9 @@ def _compile(request: Request, cargo: Cargo, project: Project, talk: Talk) -> tu
     folder = record_folder(project)
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / "build.lock")
-    lock.acquire(_LOCK_WAIT_S)
+    if not lock.try_acquire():
+        talk.note(f"waiting for another build in {project.target_folder} (pid {lock.holder})")
+        lock.acquire(_LOCK_WAIT_S)
     with lock:
         record = record_file(project, debug=request.debug)
         artifact = cargo_room.build(cargo, project, debug=request.debug)

@@ -39,6 +39,11 @@ class Compiler:
         """Whether std and core for the target are really there."""
         return all(any(self.libraries.glob(f"lib{crate}-*.rlib")) for crate in ("std", "core"))
 
+    @property
+    def is_rustups(self) -> bool:
+        """Whether rustup installed it, so that rustup can add to it."""
+        return "toolchains" in self.sysroot.parts
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
@@ -92,7 +97,8 @@ def choose_toolchain(folder: Path, environ: Mapping[str, str], *, rustc: str, lo
     found = _probe(rustc, folder, environ)
     if isinstance(found, Compiler) and found.has_target:
         problem = _pin_problem(pin, found)
-        own = Toolchain(compiler=found, pin=pin, problem=problem, fix=INSTALL_RUST if problem else None)
+        fix = fix_command(pin, found, environ) if problem else None
+        own = Toolchain(compiler=found, pin=pin, problem=problem, fix=fix)
         return _refuse_fallback(own) if problem and locked else own
     fix = fix_command(pin, found, environ)
     problem = _describe(pin, found)
@@ -130,8 +136,11 @@ def has_rustup(environ: Mapping[str, str]) -> bool:
 
 def fix_command(pin: Pin | None, found: Compiler | Finished, environ: Mapping[str, str]) -> str:
     """The one command that makes the pinned (or default) toolchain usable."""
-    if not has_rustup(environ):
+    rustup = shutil.which("rustup", path=environ.get("PATH"))
+    if rustup is None:
         return "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh"
+    if isinstance(found, Compiler) and not found.is_rustups:
+        return f'export PATH="{Path(rustup).parent}:$PATH"'
     if isinstance(found, Finished):
         return f"rustup toolchain install {pin.channel if pin else 'stable'} --target {TARGET}"
     return f"rustup target add {TARGET}" + (f" --toolchain {pin.channel}" if pin else "")
@@ -187,8 +196,11 @@ def _describe(pin: Pin | None, found: Compiler | Finished) -> str:
         what = f"the toolchain `{pin.channel}` ({pin.source})" if pin else "the default Rust toolchain"
         said = found.stderr.strip().splitlines()
         return f"{what} cannot be used" + (f": {said[0].removeprefix('error: ')}" if said else "")
-    whose = f"toolchain `{pin.channel}` ({pin.source})" if pin else f"rustc {found.release}"
-    return f"{whose} has no library for {TARGET}: {found.rustc} looks for it below {found.sysroot}"
+    whose = (
+        f"toolchain `{pin.channel}` ({pin.source})" if pin and found.is_rustups else f"rustc {found.release}"
+    )
+    where = f"{whose} has no library for {TARGET}: {found.rustc} looks for it below {found.sysroot}"
+    return where if found.is_rustups else f"{where}, where rustup adds nothing"
 
 
 def _pin_problem(pin: Pin | None, found: Compiler) -> str | None:

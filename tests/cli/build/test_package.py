@@ -136,6 +136,12 @@ def test_contracts_of_the_author_give_way_and_that_is_said(tmp_path: Path) -> No
     )
 
 
+def test_a_wit_that_is_no_folder_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, {"wit": "a file"})
+    with pytest.raises(InvalidInput, match="wit is no folder"):
+        stage_wit(tmp_path, b"c", no_contracts="")
+
+
 def test_what_is_skipped_is_said(tmp_path: Path) -> None:
     assert stage_wit(tmp_path, None, no_contracts="why not") == Wit(notes=("why not",))
 

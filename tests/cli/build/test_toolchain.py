@@ -81,13 +81,13 @@ def test_new_07_a_compiler_without_the_library_is_not_enough(machine: Machine) -
     assert caught.value.code == "wasm-target-missing"
     assert caught.value.message == (
         f"rustc 1.94.1 has no library for {TARGET}: {machine.bin / 'rustc'} looks for it below"
-        f" {machine.root / 'rust'}"
+        f" {machine.root / 'rust'}, where rustup adds nothing"
     )
     assert "rustup.rs" in caught.value.hint
 
 
 def test_the_newest_other_toolchain_with_the_library_is_taken_and_the_fix_is_said(machine: Machine) -> None:
-    machine.rustc(machine.bin / "rustc", "1.95.0", machine.root / "rust", library=False)
+    machine.rustc(machine.bin / "rustc", "1.95.0", machine.root / "toolchains" / "1.95.0", library=False)
     machine.pin("1.95.0")
     machine.toolchain("nightly", "1.99.0-nightly", library=False)
     machine.toolchain("old", "1.90.0", library=True)
@@ -118,7 +118,7 @@ def test_a_pinned_toolchain_that_is_not_installed_has_another_fix(machine: Machi
 
 
 def test_locked_allows_no_other_toolchain(machine: Machine) -> None:
-    machine.rustc(machine.bin / "rustc", "1.95.0", machine.root / "rust", library=False)
+    machine.rustc(machine.bin / "rustc", "1.95.0", machine.root / "toolchains" / "1.95.0", library=False)
     machine.pin("1.95.0")
     machine.toolchain("stable", "1.97.0", library=True)
     with pytest.raises(BuildFailed) as caught:
@@ -159,6 +159,20 @@ def test_bld_07_another_compiler_on_path_serves_with_its_own_cargo(machine: Mach
     assert chosen.problem is not None and str(machine.bin / "rustc") in chosen.problem
 
 
+def test_bld_07_rustups_target_does_not_apply_to_another_compiler(machine: Machine) -> None:
+    debian, rustups = machine.root / "usr-bin", machine.bin
+    machine.rustc(debian / "rustc", "1.94.0", machine.root / "usr", library=False)
+    machine.program(rustups / "rustup", "exit 0")
+    environ = {"PATH": f"{debian}:{rustups}"}
+    with pytest.raises(Unavailable) as caught:
+        choose_toolchain(machine.project, environ, rustc="rustc", locked=False)
+    assert caught.value.message == (
+        f"rustc 1.94.0 has no library for {TARGET}: {debian / 'rustc'} looks for it below"
+        f" {machine.root / 'usr'}, where rustup adds nothing"
+    )
+    assert caught.value.hint == f'run `export PATH="{rustups}:$PATH"`'
+
+
 def test_bld_08_no_compiler_at_all(machine: Machine) -> None:
     with pytest.raises(Unavailable) as caught:
         choose_toolchain(machine.project, machine.environ, rustc="rustc", locked=False)
@@ -180,7 +194,7 @@ def test_the_pin_is_the_variable_then_the_nearest_file(tmp_path: Path) -> None:
 
 
 def test_bld_09_the_preflight_advises_a_target_and_never_a_component(machine: Machine) -> None:
-    machine.rustc(machine.bin / "rustc", "1.95.0", machine.root / "rust", library=False)
+    machine.rustc(machine.bin / "rustc", "1.95.0", machine.root / "toolchains" / "x", library=False)
     machine.program(machine.bin / "rustup", "exit 0")
     found = find_target_problem(machine.project, machine.environ, rustc="rustc")
     assert found is not None

@@ -18,7 +18,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Cargo, cc, rustup, and a rustc without the target's library; what rustup was asked is in `asked`."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    sysroot = tmp_path / "rust"
+    sysroot = tmp_path / "toolchains" / "1.95.0"
     libraries = sysroot / "lib" / "rustlib" / TARGET / "lib"
     scripts = {
         "cargo": "exit 0",
@@ -37,7 +37,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def add_library(machine: Path) -> None:
-    libraries = machine.parent / "rust" / "lib" / "rustlib" / TARGET / "lib"
+    libraries = machine.parent / "toolchains" / "1.95.0" / "lib" / "rustlib" / TARGET / "lib"
     libraries.mkdir(parents=True)
     for crate in ("std", "core"):
         (libraries / f"lib{crate}-0.rlib").touch()
