@@ -50,17 +50,24 @@ def _dispatch(argv: list[str], console: Console) -> int:
     from aos_cli.tree import ROOT
 
     root = make_command(ROOT)
-    leading = list(itertools.takewhile(lambda word: word.startswith("-") and word != "--", argv))
-    if not argv:
-        argv = ["--help"]
-    elif "--version" in leading or "-V" in leading:
-        argv = ["version", *(word for word in argv if word not in ("--version", "-V"))]
     try:
-        with root.make_context("aos", argv) as context:
+        with root.make_context("aos", _spelt_out(argv)) as context:
             status = root.invoke(context)
     except Exit as done:
         return done.exit_code
     return status if isinstance(status, int) else 0
+
+
+def _spelt_out(argv: list[str]) -> list[str]:
+    """Bare `aos`, `aos help COMMAND` and `aos --version` as the words that they stand for."""
+    leading = list(itertools.takewhile(lambda word: word.startswith("-") and word != "--", argv))
+    if not argv:
+        return ["--help"]
+    if argv[0] == "help":
+        return [*argv[1:], "--help"]
+    if "--version" in leading or "-V" in leading:
+        return ["version", *(word for word in argv if word not in ("--version", "-V"))]
+    return argv
 
 
 def _flush() -> None:

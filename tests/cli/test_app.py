@@ -24,6 +24,11 @@ def test_bare_aos_is_its_help(run_aos: RunAos) -> None:
     assert bare.out == asked.out == (GOLDEN / "help" / "aos.txt").read_text(encoding="utf-8")
 
 
+def test_help_is_a_word_too(run_aos: RunAos) -> None:
+    assert run_aos("help").out == run_aos("--help").out
+    assert run_aos("help", "tool", "call").out == run_aos("tool", "call", "--help").out
+
+
 def test_a_group_without_a_command_is_its_help_and_usage(run_aos: RunAos) -> None:
     ended = run_aos("capsule")
     assert (ended.status, ended.out) == (2, "")
