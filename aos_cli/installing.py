@@ -106,6 +106,8 @@ def install_archive(order: Order, console: Console) -> Report:
             env=collected.changes,
             source_text=order.source_text,
         )
+    for digest in stage.repaired:
+        console.note(f"The stored binary {digest[:12]} was damaged; it has been replaced.")
     _index_names(order.home)
     entries = list_installed(order.home, order.principal)
     problem = reload_capsule(order.home, order.principal, installed.name)

@@ -172,10 +172,11 @@ def _change_alone(home: Home, principal: PrincipalName, name: CapsuleName, chang
 
 
 def _put_content(stage: Stage) -> None:
-    """Blobs and WIT files, durable before anything names them."""
+    """Blobs and WIT files, durable before anything names them; `stage.repaired` tells of damaged ones."""
     for entry in stage.entries:
         if is_binary(entry.path):
-            put_blob(stage.home, stage.read_binary(entry.digest))
+            stored = put_blob(stage.home, stage.read_binary(entry.digest))
+            stage.repaired += (stored.digest,) if stored.repaired else ()
     for path in _wit_paths(stage):
         put_wit(stage.home, (stage.tree / path).read_bytes())
 

@@ -27,16 +27,8 @@ class Stored:
     repaired: bool
 
 
-def put_blob(home: Home, data: bytes) -> Digest:
-    """Store a WebAssembly binary; durable on return.
-
-    A stored file that does not match its name is replaced.
-    """
-    return store_blob(home, data).digest
-
-
-def store_blob(home: Home, data: bytes) -> Stored:
-    """`put_blob`, telling whether a damaged file was repaired."""
+def put_blob(home: Home, data: bytes) -> Stored:
+    """Store a WebAssembly binary, durably; a stored file that does not match its name is replaced."""
     digest = bytes_digest(data)
     return Stored(digest=digest, repaired=_put(home.blob(digest), data, digest, MAX_BLOB_BYTES))
 

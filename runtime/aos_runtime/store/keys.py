@@ -40,19 +40,9 @@ def principal_seed(home: Home, principal: PrincipalName, *, create: bool) -> byt
     return _load(home, home.principal_key(principal), create=create, name=principal)
 
 
-def read_principal_seed(home: Home, principal: PrincipalName) -> bytes | None:
-    """The seed of a principal's key, None where it has none."""
-    return _read(home.principal_key(principal))
-
-
 def public_hex(seed: bytes) -> str:
     """The public key of `seed` as 64 hexadecimal digits."""
     return SigningKey(seed).verify_key.encode().hex()
-
-
-def sign(seed: bytes, message: bytes) -> bytes:
-    """The 64-byte ed25519 signature of `message`."""
-    return SigningKey(seed).sign(message).signature
 
 
 def cache_key(seed: bytes) -> bytes:

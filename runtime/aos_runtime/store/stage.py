@@ -74,9 +74,10 @@ class Stage:
     While a stage from `stage_source` lives, this process holds the capsule's lock; one from `open_stage` only
     looks at the files.  `asks` are the capabilities, `requests` the other wishes beyond what this capsule's
     receipt holds.
+    After a commit `repaired` names stored binaries that were damaged and have been replaced.
     """
 
-    __slots__ = ("_facts", "_resources", "folder", "home", "now", "principal")
+    __slots__ = ("_facts", "_resources", "folder", "home", "now", "principal", "repaired")
 
     def __init__(
         self,
@@ -92,6 +93,7 @@ class Stage:
         self.principal = principal
         self.folder = folder
         self.now = now
+        self.repaired: tuple[Digest, ...] = ()
         self._facts = facts
         self._resources = resources
 

@@ -76,6 +76,19 @@ def test_a_reinstall_replaces_a_damaged_version(home: Home, install: Install) ->
     load_installed(home, DEFAULT_PRINCIPAL, DEMO)
 
 
+def test_ins_05_a_repaired_binary_is_told(
+    home: Home, install: Install, tmp_path: Path, now: datetime
+) -> None:
+    found = install()
+    for damaged in (False, True):
+        if damaged:
+            next(home.blobs.iterdir()).write_bytes(b"garbage")
+        source = write_capsule(tmp_path / "again.capsule", make_archive())
+        with stage_source(home, DEFAULT_PRINCIPAL, source, now=now, catalogue=()) as stage:
+            commit(stage, approval=Approval(source=ApprovalSource.EXPLICIT), source_text=None)
+            assert stage.repaired == ((found.receipt.wasm_digest,) if damaged else ())
+
+
 @pytest.mark.parametrize(
     ("source", "allowed"),
     [
