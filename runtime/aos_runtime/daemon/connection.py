@@ -111,15 +111,20 @@ class Connection:
                 self.close(reason)
 
     def close(self, reason: Closed, detail: str = "") -> None:
-        """Close now.  Later calls do nothing."""
+        """Close now.  Later calls do nothing.
+
+        The descriptor is freed last: before that, no other connection can have its number.
+        """
         with self._lock:
             if self.closed:
                 return
             self.closed = True
             self._poller.unregister(self.fd)
-            self._sock.close()
             self._out.clear()
-        self._on_closed(self, reason, detail)
+        try:
+            self._on_closed(self, reason, detail)
+        finally:
+            self._sock.close()
 
     def sweep(self, now: float) -> None:
         """Close a connection whose client takes nothing."""

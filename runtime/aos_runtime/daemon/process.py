@@ -13,13 +13,14 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+import traceback
 
 from aos_runtime.daemon.runtime import Options, Runtime, StuckThreads
 from aos_runtime.errors import AosError, InvalidInput
 from aos_runtime.home import Home
 
 FORCE_EXIT_S = 8.0
+EXIT_FAILED = 1
 EXIT_FORCED = 1
 EXIT_INTERRUPTED = 130
 ENDING = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
@@ -41,17 +42,30 @@ def serve(home: Home, options: Options) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING | {WAKE})
     ending = _Ending()
     runtime = Runtime(home, options, ending.begin)
+    boot = threading.Thread(target=_boot, args=(runtime, home, options, ending), name="aos-boot", daemon=True)
+    boot.start()
+    return ending.wait(boot, runtime)
+
+
+def _boot(runtime: Runtime, home: Home, options: Options, ending: _Ending) -> None:
+    """Open the runtime, on a thread of its own: loading a capsule runs guest code."""
     try:
         runtime.open()
     except AosError as error:
         tell_error(error)
-        return 1
+        ending.fail()
+        return
+    except StuckThreads:
+        os._exit(EXIT_FORCED)
+    except Exception:  # noqa: BLE001 - the top of a thread: a start that breaks must end the process
+        traceback.print_exc()
+        ending.fail()
+        return
     if not options.foreground:
         redirect_stderr(home)
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER)
-    return ending.wait(runtime.close, runtime.journal.daemon)
 
 
 class _Ending:
@@ -60,7 +74,7 @@ class _Ending:
     def __init__(self) -> None:
         self._main = threading.main_thread().ident
         self._reason: str | None = None
-        self._finished = False
+        self._is_finished = False
         self._status = 0
 
     def begin(self, reason: str) -> None:
@@ -68,30 +82,42 @@ class _Ending:
         self._reason = reason
         self._wake()
 
-    def wait(self, close: Callable[[], None], note: Callable[[str, str], None]) -> int:
+    def fail(self) -> None:
+        """The start failed and everything is closed already."""
+        self._status = EXIT_FAILED
+        self._is_finished = True
+        self._wake()
+
+    def wait(self, boot: threading.Thread, runtime: Runtime) -> int:
         """Block until the process should exit; its status."""
-        while self._reason is None:
+        while self._reason is None and not self._is_finished:
             number = signal.sigwait(ENDING | {WAKE})
             if number != WAKE:
                 self._reason = signal.Signals(number).name
-        note("info", f"stopping: {self._reason}")
+        if self._is_finished:
+            return self._status
         force = threading.Timer(FORCE_EXIT_S, os._exit, (EXIT_FORCED,))
         force.daemon = True
         force.start()
-        threading.Thread(target=self._close, args=(close,), name="aos-shutdown", daemon=True).start()
-        while not self._finished:
+        closer = threading.Thread(target=self._close, args=(boot, runtime), name="aos-shutdown", daemon=True)
+        closer.start()
+        while not self._is_finished:
             if signal.sigwait(ENDING | {WAKE}) != WAKE:
                 os._exit(EXIT_INTERRUPTED)
         force.cancel()
         return self._status
 
-    def _close(self, close: Callable[[], None]) -> None:
+    def _close(self, boot: threading.Thread, runtime: Runtime) -> None:
+        boot.join()
+        if self._is_finished:
+            return
+        runtime.journal.daemon("info", f"stopping: {self._reason}")
         try:
-            close()
+            runtime.close()
         except StuckThreads:
             os._exit(EXIT_FORCED)  # memory under a running thread must not be freed
         finally:
-            self._finished = True
+            self._is_finished = True
             self._wake()
 
     def _wake(self) -> None:
@@ -111,7 +137,7 @@ def prepare_descriptors(*, foreground: bool) -> None:
 
 
 def redirect_stderr(home: Home) -> None:
-    """From here on what the interpreter itself says goes to the daemon's log: the parent's stderr is let go."""
+    """What the interpreter itself says goes to the daemon's log from here on."""
     try:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         handle = os.open(home.daemon_log, flags, 0o600)

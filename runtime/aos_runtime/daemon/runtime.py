@@ -51,6 +51,7 @@ from aos_runtime.wire.methods import NIL_SOURCE
 EPHEMERAL_GRACE_S = 5.0
 STOP_GENTLY_S = 1.0
 STOP_INTERRUPTED_S = 3.0
+STOP_CHANGES_S = 2.0
 FLUSH_S = 1.0
 
 
@@ -90,11 +91,15 @@ class Runtime:
             raise
 
     def close(self) -> None:
-        """Stop serving and free everything, in order.  Guests that do not return are stopped."""
+        """Stop serving and free everything, in order.  Guests that do not return are stopped.
+
+        StuckThreads where a thread would not end; then only the run files are gone and the process must go.
+        """
         if hasattr(self, "server"):
             self.server.stop_accepting()
-        if hasattr(self, "leader"):
-            self._stop_threads()
+        if not self._stop_threads():
+            self.run.clear()
+            raise StuckThreads
         self._resources.close()
 
     # opening, step by step
@@ -140,7 +145,6 @@ class Runtime:
         self.lifecycle = Lifecycle(
             self.kernel, loader, lambda principal: list_names(self._home, principal), self._on_view
         )
-        self._resources.callback(self.lifecycle.close)
         self.activator = Activator(
             codes=self.codes, state=self.state, journal=self.journal, publish=self._publish_for_stage
         )
@@ -256,14 +260,19 @@ class Runtime:
 
     # closing
 
-    def _stop_threads(self) -> None:
-        self.ticker.stop()
-        if not self.leader.stop(STOP_GENTLY_S):
-            self.engine.interrupt_all()
-            if not self.leader.stop(STOP_INTERRUPTED_S):
-                raise StuckThreads
-        self.server.flush(time.monotonic() + FLUSH_S)
-        self.journal.daemon("info", "stopped")
+    def _stop_threads(self) -> bool:
+        """End every thread that could use what is about to be freed; False where one would not end."""
+        if hasattr(self, "leader"):
+            self.ticker.stop()
+            if not self.leader.stop(STOP_GENTLY_S):
+                self.engine.interrupt_all()
+                if not self.leader.stop(STOP_INTERRUPTED_S):
+                    return False
+            if not self.requests.drain(STOP_CHANGES_S):
+                return False
+            self.server.flush(time.monotonic() + FLUSH_S)
+            self.journal.daemon("info", "stopped")
+        return not hasattr(self, "lifecycle") or self.lifecycle.close(STOP_CHANGES_S)
 
 
 class StuckThreads(RuntimeError):

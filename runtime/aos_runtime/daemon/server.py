@@ -157,7 +157,7 @@ class Server:
             self._note("error", f"accept failed: {error.strerror}")
             self._pause()
             return
-        if peer_uid(sock) != os.geteuid() or self.sessions.lanes >= MAX_LANES:
+        if peer_uid(sock) != os.geteuid() or self.sessions.is_full(MAX_CONNECTIONS, MAX_LANES):
             sock.close()
             return
         sock.setblocking(False)
@@ -194,6 +194,9 @@ class Server:
             self._shake(session, session.handshake, body)
 
     def _shake(self, session: Session, handshake: ServerHandshake, body: bytes) -> None:
+        if session.is_admitted:
+            session.connection.close(Closed.FAULT, "a frame before the handshake was answered")
+            return
         reply = handshake.receive(body)
         outcome = reply.outcome
         if outcome is None:
@@ -204,6 +207,7 @@ class Server:
             self._reject(session, reply.frame)
         else:
             session.deadline = None  # its capsules may have to be loaded first
+            session.is_admitted = True
             refusal = self._gateway.admit(session, outcome, lambda: self._welcome(session, reply.frame))
             if refusal is not None:
                 self._note("warn", f"handshake of principal {outcome.principal} refused: {refusal}")

@@ -22,7 +22,17 @@ from aos_runtime.wire.methods import NIL_SOURCE
 class Session:
     """One connection from accept to close.  Before the handshake has ended `facts` and `cause` are None."""
 
-    __slots__ = ("cause", "connection", "deadline", "facts", "handshake", "is_lane", "lane_topic", "owner")
+    __slots__ = (
+        "cause",
+        "connection",
+        "deadline",
+        "facts",
+        "handshake",
+        "is_admitted",
+        "is_lane",
+        "lane_topic",
+        "owner",
+    )
 
     def __init__(self, connection: Connection, handshake: ServerHandshake, deadline: float) -> None:
         self.connection = connection
@@ -33,6 +43,8 @@ class Session:
         self.facts: ConnectionFacts | None = None
         self.cause: Envelope | None = None
         """What messages of this connection inherit."""
+        self.is_admitted = False
+        """The peer has proved who it is, and has not been told yet: it must wait."""
         self.is_lane = False
         """Beyond the connection limit: one status or shutdown request, then it is closed."""
         self.lane_topic: str | None = None
@@ -121,6 +133,10 @@ class Sessions:
             rest = tuple(one for one in mine if one is not session)
             self._by_principal = {**self._by_principal, session.facts.principal: rest}
             return True
+
+    def is_full(self, max_established: int, max_lanes: int) -> bool:
+        """Whether not even a reserved lane is free."""
+        return self.established >= max_established and self.lanes >= max_lanes
 
     def get(self, fd: int) -> Session | None:
         return self._all.get(fd)

@@ -293,4 +293,4 @@ def _submission_problem(submission: Submission, cause: Envelope) -> str | None:
         case Submission.FULL:
             return "the tool router is overloaded; try again later"
         case _:
-            return f"no router capsule serves principal {cause.principal}; `aos capsule list` shows what there is"
+            return f"no router capsule serves principal {cause.principal}; see `aos capsule list`"

@@ -51,14 +51,14 @@ def make_handlers(services: Services) -> dict[str, Handler]:
         "GetCapsuleMetadata": lambda caller, params: Answer(
             status="CapsuleMetadata", data=answers.metadata(_view(services, caller))
         ),
-        "GetCapsuleMetadataForPrincipal": lambda caller, params: _foreign_metadata(services, params),
         "GetAgentReadiness": lambda caller, params: Answer(
             status="AgentReadiness", data=answers.agent_readiness(_view(services, caller))
         ),
         "AgentList": lambda caller, params: _agent_list(services, caller),
         "Shutdown": lambda caller, params: _shutdown(services, params),
     }
-    changing = {
+    slow = {
+        "GetCapsuleMetadataForPrincipal": lambda caller, params: _foreign_metadata(services, params),
         "InstallCapsule": services.changes.install,
         "ActivateStage": services.changes.activate,
         "ReloadCapsule": services.changes.reload,
@@ -66,7 +66,7 @@ def make_handlers(services: Services) -> dict[str, Handler]:
         "UnloadCapsule": services.changes.unload,
     }
     return {name: Handler(run=run) for name, run in reading.items()} | {
-        name: Handler(run=run, is_slow=True) for name, run in changing.items()
+        name: Handler(run=run, is_slow=True) for name, run in slow.items()
     }
 
 

@@ -224,6 +224,9 @@ class Kernel:
             self._report_drop(step.actor, delivery)
 
     def _report_drop(self, actor: Actor, delivery: Delivery) -> None:
+        if actor.mailbox.closed:
+            self.abandon(actor, delivery)
+            return
         self._answer_failure(delivery, f"the queue of capsule '{actor.name}' is full")
         now = self._clock()
         if now - self._warned.get((actor.principal, actor.name), -DROP_WARNING_S) >= DROP_WARNING_S:

@@ -43,6 +43,7 @@ class Lifecycle:
         self._names_of = names_of
         self._on_change = on_change
         self._changing = threading.Lock()
+        self._closed = False
         self._views: dict[PrincipalName, View] = {}
 
     @property
@@ -59,12 +60,7 @@ class Lifecycle:
     def load_all(self, principal: PrincipalName) -> View:
         """Load what `principal` has installed, unless that was done before."""
         with self._changing:
-            if principal in self._views:
-                return self._views[principal]
-            found = [self._load(principal, name) for name in self._names_of(principal)]
-            residents = [self._settle(one, None) for one in found if isinstance(one, Loaded)]
-            unready = [one for one in found if isinstance(one, Unready)]
-            return self._publish(make_view(principal, residents, unready), ())
+            return self._ensure(principal)
 
     def reload(self, principal: PrincipalName, name: CapsuleName) -> View:
         """Serve what is installed now.
@@ -73,7 +69,7 @@ class Lifecycle:
         and then the generation that served before goes on serving.
         """
         with self._changing:
-            view = self.view(principal)
+            view = self._ensure(principal)
             before = view.residents.get(name)
             loaded = self._load_installed(principal, name)
             if isinstance(loaded, Unready):
@@ -88,7 +84,7 @@ class Lifecycle:
     def unload(self, principal: PrincipalName, name: CapsuleName) -> bool:
         """Serve it no longer; False where it was not known.  Calls that waited for it are answered."""
         with self._changing:
-            view = self.view(principal)
+            view = self._ensure(principal)
             if name not in view.residents and name not in view.unready:
                 return False
             gone = view.residents.get(name)
@@ -97,11 +93,31 @@ class Lifecycle:
             self._publish(make_view(principal, residents, unready), () if gone is None else (gone.actor,))
             return True
 
-    def close(self) -> None:
-        """Drop every instance; only once no thread runs guests any more."""
-        for view in self._views.values():
-            for resident in view.residents.values():
-                resident.actor.generation.close()
+    def close(self, wait_s: float = 0.0) -> bool:
+        """Load nothing more and drop every instance; only once no thread runs guests any more.
+
+        False where a change was still in progress after `wait_s`: then nothing was dropped.
+        """
+        self._closed = True
+        if not self._changing.acquire(timeout=wait_s):
+            return False
+        with self._kernel.order:
+            actors = [one.actor for view in self._views.values() for one in view.residents.values()]
+        for actor in actors:
+            actor.generation.close()
+        self._changing.release()
+        return True
+
+    def _ensure(self, principal: PrincipalName) -> View:
+        """(changing) The view of `principal`, loaded now if it was not before."""
+        if self._closed:
+            raise Unavailable("daemon-stopping", "the daemon is stopping", hint="start it again: aos start")
+        if principal in self._views:
+            return self._views[principal]
+        found = [self._load(principal, name) for name in self._names_of(principal)]
+        residents = [self._settle(one, None) for one in found if isinstance(one, Loaded)]
+        unready = [one for one in found if isinstance(one, Unready)]
+        return self._publish(make_view(principal, residents, unready), ())
 
     def _load(self, principal: PrincipalName, name: CapsuleName) -> Loaded | Unready | None:
         """Load one of many: what vanished meanwhile is None."""

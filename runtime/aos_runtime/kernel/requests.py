@@ -76,12 +76,13 @@ class Bus(Protocol):
 class _Slow:
     """A slow request in progress: where its `Working` goes, and when the next is due."""
 
-    __slots__ = ("cause", "due", "topic")
+    __slots__ = ("cause", "due", "thread", "topic")
 
     def __init__(self, topic: str, cause: Envelope, due: float) -> None:
         self.topic = topic
         self.cause = cause
         self.due = due
+        self.thread = threading.Thread()
 
 
 class _Job:
@@ -133,6 +134,7 @@ class RequestRouter:
         self._rates = RequestRates()
         self._lock = threading.Lock()
         self._slow: set[_Slow] = set()
+        self._is_draining = False
 
     def receive(self, envelope: Envelope) -> None:
         """Take a message off the bus (a native subscriber); the work is done later, on a worker."""
@@ -141,6 +143,16 @@ class RequestRouter:
         request = decode(envelope.body, envelope.kind)
         if request is not None:
             self._ready(_Job(lambda: self._answer(envelope, request)))
+
+    def drain(self, timeout_s: float) -> bool:
+        """Start no more slow requests and wait for those that run; False where one does not end."""
+        deadline = self._clock() + timeout_s
+        with self._lock:
+            self._is_draining = True
+            threads = [one.thread for one in self._slow]
+        for thread in threads:
+            thread.join(max(0.0, deadline - self._clock()))
+        return not any(thread.is_alive() for thread in threads)
 
     def sweep(self, now: float) -> None:
         """A chore: tell the callers of slow requests that work goes on."""
@@ -196,22 +208,23 @@ class RequestRouter:
     def _start(self, envelope: Envelope, request: wire.Request, handler: Handler) -> None:
         """Run a slow handler on its own thread."""
         slow = _Slow(reply_topic(envelope.topic) or "", envelope, self._clock() + WORKING_PERIOD_S)
+        slow.thread = threading.Thread(
+            target=self._finish,
+            args=(envelope, request, handler, slow),
+            name=f"aos-{request.method.suffix}",
+            daemon=True,
+        )
         with self._lock:
-            admitted = len(self._slow) < MAX_SLOW_REQUESTS
+            admitted = len(self._slow) < MAX_SLOW_REQUESTS and not self._is_draining
             if admitted:
                 self._slow.add(slow)
-        if not admitted:
-            text = f"{MAX_SLOW_REQUESTS} changes are in progress; try again when one has ended"
-            self._reply(envelope, request.request_id, Answer(status="Error", data=text))
+        if admitted:
+            slow.thread.start()
             return
-
-        def work() -> None:
-            try:
-                self._finish(envelope, request, handler, slow)
-            finally:
-                self._forget(slow)
-
-        threading.Thread(target=work, name=f"aos-{request.method.suffix}", daemon=True).start()
+        text = f"{MAX_SLOW_REQUESTS} changes are in progress; try again when one has ended"
+        if self._is_draining:
+            text = "the daemon is stopping"
+        self._reply(envelope, request.request_id, Answer(status="Error", data=text))
 
     def _finish(
         self, envelope: Envelope, request: wire.Request, handler: Handler, slow: _Slow | None = None
@@ -227,13 +240,10 @@ class RequestRouter:
         except Exception as error:  # noqa: BLE001 - the top of a request's thread: its caller must be told
             self._journal.daemon("error", f"{request.method.name} broke: {type(error).__name__}: {error}")
             answer = Answer(status="Error", data="internal fault; see the daemon log")
-        if slow is not None:
-            self._forget(slow)  # no `Working` after the answer
+        if slow is not None:  # no `Working` after the answer
+            with self._lock:
+                self._slow.discard(slow)
         self._reply(envelope, request.request_id, answer)
-
-    def _forget(self, slow: _Slow) -> None:
-        with self._lock:
-            self._slow.discard(slow)
 
     def _reply(self, envelope: Envelope, request_id: str | None, answer: Answer) -> None:
         topic = reply_topic(envelope.topic)
