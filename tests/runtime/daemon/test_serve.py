@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from nacl.signing import SigningKey
 
 from aos_runtime.home import Home
 from aos_runtime.names import DEFAULT_PRINCIPAL
@@ -348,3 +349,74 @@ def activate(home: Home, stage_id: str) -> subprocess.CompletedProcess[str]:
         timeout=60,
         check=False,
     )
+
+
+def test_beyond_the_limit_only_status_and_shutdown_are_served(home: Home) -> None:
+    """The reserved lanes: an operator can look and stop whatever the others do."""
+    crowd: list[Client] = []
+    with running(home) as daemon:
+        try:
+            for _ in range(128):
+                crowd.append(Client(home))
+                assert crowd[-1].hello()["status"] == "ok"
+            with connected(home) as lane:
+                status = lane.request("GetStatus", suffix="status")
+                assert status["data"]["connections_by_principal"] == [
+                    {"principal": "anonymous", "count": 128},
+                    {"principal": "default", "count": 1},
+                ]
+                with pytest.raises(EOFError):
+                    lane.read()
+            with connected(home) as lane:
+                lane.send(
+                    {
+                        "topic": "astrid.v1.request.list_capsules.c1",
+                        "payload": {"type": "raw_json", "method": "ListCapsules"},
+                        "source_id": NIL,
+                    }
+                )
+                with pytest.raises(EOFError):
+                    lane.read()
+            with connected(home) as lane:
+                assert lane.request("Shutdown", suffix="shutdown")["data"] == {"status": "shutting_down"}
+            assert daemon.wait_end() == 0
+        finally:
+            for client in crowd:
+                client.close()
+
+
+def test_a_frame_before_the_handshake_was_answered_ends_the_connection(shared: Home) -> None:
+    """Two proofs in one go must not make two sessions of one connection."""
+    with Client(shared) as client:
+        first = client.hello(claimed_principal="default")
+        seed = SigningKey((shared.keys / "default.key").read_bytes())
+        text = f"astrid-principal-auth:v1:default:{first['challenge']}".encode()
+        proof = {
+            "token": shared.token_file.read_text().strip(),
+            "protocol_version": 1,
+            "client_version": "probe",
+            "claimed_principal": "default",
+            "signature": seed.sign(text).signature.hex(),
+        }
+        frame = json.dumps(proof).encode()
+        client.sock.sendall(2 * (len(frame).to_bytes(4, "big") + frame))
+        assert client.read()["status"] == "ok"
+        with pytest.raises(EOFError):  # the second one is no message
+            client.read()
+    with connected(shared) as client:
+        data = client.request("GetStatus")["data"]
+        assert data["connected_clients"] == sum(row["count"] for row in data["connections_by_principal"])
+
+
+def test_a_signal_during_the_start_is_acted_on_and_leaves_nothing(home: Home) -> None:
+    daemon = Daemon(home)
+    try:
+        deadline = time.monotonic() + 15
+        while not home.lock_file.exists() or not home.daemon_log.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        daemon.process.terminate()
+        assert daemon.wait_end() == 0
+    finally:
+        daemon.stop()
+    assert [path.name for path in home.run.iterdir()] == ["system.lock"]

@@ -215,3 +215,16 @@ def test_closing_drops_every_instance(bench: Bench) -> None:
     bench.run()
     bench.lifecycle.close()
     assert [one.closed for one in bench.instances] == [True]
+
+
+def test_a_reload_for_a_principal_that_nobody_used_yet_loads_all_of_it(bench: Bench) -> None:
+    bench.capsule("one")
+    bench.capsule("two")
+    assert bench.lifecycle.reload(ALICE, ONE).names == ("one", "two")
+
+
+def test_a_closed_lifecycle_loads_nothing_more(bench: Bench) -> None:
+    bench.capsule("one")
+    assert bench.lifecycle.close()
+    with pytest.raises(Unavailable, match="the daemon is stopping"):
+        bench.lifecycle.load_all(ALICE)

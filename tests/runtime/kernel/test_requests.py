@@ -257,3 +257,18 @@ def test_one_change_too_many_is_told_so() -> None:
     gate.set()
     for _ in range(9):
         assert desk.replied.acquire(timeout=WAIT_S)
+
+
+def test_draining_waits_for_changes_and_starts_no_more() -> None:
+    gate = threading.Event()
+
+    def slow(caller: Caller, params: Any) -> Answer:
+        assert gate.wait(WAIT_S)
+        return Answer(status="Success", data="done")
+
+    desk = Desk({"ReloadCapsule": Handler(run=slow, is_slow=True)})
+    desk.ask("ReloadCapsule", {"id": "x"})
+    assert not desk.router.drain(0.0)
+    assert desk.ask("ReloadCapsule", {"id": "x"}) == error("the daemon is stopping")
+    gate.set()
+    assert desk.router.drain(WAIT_S)

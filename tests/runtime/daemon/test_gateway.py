@@ -1,0 +1,253 @@
+"""Between clients and bus: who hears an event, chat turns, and what nobody takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from aos_runtime.bus.mailbox import MAILBOX_DEPTH
+from aos_runtime.daemon.connection import Closed, Connection
+from aos_runtime.daemon.gateway import Gateway
+from aos_runtime.daemon.sessions import Session
+from aos_runtime.daemon.tools import ToolsDoor
+from aos_runtime.kernel import kernel as kernel_module
+from aos_runtime.names import PrincipalName
+from aos_runtime.wire.handshake import Identity, KeyEntry, ServerHandshake
+from tests.support.kernels import ALICE, Bench, Call, cause
+from tests.support.sockets import NIL
+
+
+class FakeConnection:
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.sent: list[Any] = []
+        self.closed: list[Closed] = []
+
+    def send(self, body: bytes) -> None:
+        self.sent.append(json.loads(body))
+
+    def close(self, reason: Closed, detail: str = "") -> None:
+        self.closed.append(reason)
+
+    close_after_flush = close
+
+
+class Switch:
+    """A gateway with fake connections."""
+
+    def __init__(self) -> None:
+        self.bench = Bench()
+        self.notes: list[tuple[str, str]] = []
+        kernel = self.bench.kernel
+        door = ToolsDoor(kernel, self.bench.lifecycle.view, clock=lambda: 0.0)
+        self.gateway = Gateway(
+            kernel=kernel,
+            lifecycle=self.bench.lifecycle,
+            door=door,
+            workspace=Path("/default"),
+            check_workspace=lambda folder: "no such workspace" if folder == Path("/bad") else None,
+            note=lambda level, text: self.notes.append((level, text)),
+            clock=lambda: 0.0,
+        )
+        kernel.on(self.gateway.wants, self.gateway.hear)
+        self.fds = iter(range(100, 200))
+
+    def connect(
+        self, principal: str = ALICE, *, max_established: int = 128, workspace: str | None = None
+    ) -> Session:
+        session = self.offer()
+        identity = Identity(PrincipalName(principal), KeyEntry("key-1", "ab" * 32), "probe", workspace)
+        self.bench.lifecycle.load_all(PrincipalName(principal))
+
+        def proceed() -> None:
+            self.gateway.sessions.establish(session, max_established=max_established)
+
+        assert self.gateway.admit(session, identity, proceed) is None
+        return session
+
+    def offer(self) -> Session:
+        connection = cast(Connection, FakeConnection(next(self.fds)))
+        session = Session(connection, cast(ServerHandshake, object()), 5.0)
+        self.gateway.sessions.add(session)
+        return session
+
+    def say(self, session: Session, topic: str, **payload: object) -> None:
+        frame = {"topic": topic, "payload": payload, "source_id": NIL}
+        self.gateway.frame(session, json.dumps(frame).encode())
+
+
+def sent(session: Session) -> list[Any]:
+    return cast(FakeConnection, session.connection).sent
+
+
+def closed(session: Session) -> list[Closed]:
+    return cast(FakeConnection, session.connection).closed
+
+
+@pytest.fixture
+def switch() -> Switch:
+    return Switch()
+
+
+def test_a_connection_is_announced_and_so_is_its_end(switch: Switch) -> None:
+    left: list[None] = []
+    switch.gateway.on_leave = lambda: left.append(None)
+    session = switch.connect()
+    switch.gateway.gone(session)
+    assert [(one.topic, one.body, one.principal) for one in switch.bench.heard] == [
+        ("client.v1.connect", b'{"type":"connect"}', "alice"),
+        ("client.v1.disconnect", b'{"type":"disconnect","reason":"socket closed"}', "alice"),
+    ]
+    assert left == [None]
+
+
+def test_what_a_client_says_carries_its_own_identity(switch: Switch) -> None:
+    session = switch.connect(workspace="/work")
+    switch.say(session, "session.v1.request.list", type="raw_json", principal="root", n=1)
+    heard = switch.bench.heard[-1]
+    assert (heard.topic, heard.body) == ("session.v1.request.list", b'{"principal":"root","n":1}')
+    assert (heard.principal, heard.request_owner, heard.device_key_id) == ("alice", session.owner, "key-1")
+    assert (heard.origin, heard.workspace, heard.source_id) == ("local_socket", "/work", NIL)
+
+
+def test_a_client_that_names_no_workspace_gets_the_daemons(switch: Switch) -> None:
+    session = switch.connect()
+    assert session.cause is not None
+    assert session.cause.workspace == "/default"
+    identity = Identity(ALICE, None, "probe", "/bad")
+    assert switch.gateway.admit(switch.offer(), identity, lambda: None) == "no such workspace"
+
+
+def test_an_event_reaches_its_own_principal_device_and_owner(switch: Switch) -> None:
+    one, two, other = switch.connect(), switch.connect(), switch.connect("bob")
+    event = msgspec.structs.replace(cause(owner=None), device_key_id=None)
+    publish = switch.bench.kernel.publish
+    publish("astrid.v1.capsules_loaded", b'{"n":1}', None, NIL, event)
+    publish(
+        "session.v1.response.x",
+        b'{"n":2}',
+        None,
+        "source",
+        msgspec.structs.replace(event, request_owner=one.owner),
+    )
+    publish(
+        "session.v1.response.x", b'{"n":3}', None, NIL, msgspec.structs.replace(event, device_key_id="other")
+    )
+    publish("tool.v1.execute.result", b'{"n":4}', None, NIL, event)
+    assert [frame["payload"]["n"] for frame in sent(one)] == [1, 2]
+    assert [frame["payload"]["n"] for frame in sent(two)] == [1]
+    assert sent(other) == []
+    assert sent(one)[1] == {
+        "topic": "session.v1.response.x",
+        "payload": {"n": 2},
+        "source_id": "source",
+        "principal": "alice",
+        "request_owner": one.owner,
+    }
+
+
+def test_a_forbidden_topic_is_refused_and_the_connection_closed(switch: Switch) -> None:
+    session = switch.connect()
+    switch.say(session, "tool.v1.request.execute", type="tool_execute_request")
+    assert sent(session)[0]["payload"] == {
+        "type": "disconnect",
+        "reason": "topic is not allowed from local clients",
+    }
+    assert closed(session) == [Closed.REFUSED]
+    assert switch.notes == [("warn", "refused from principal alice: topic is not allowed from local clients")]
+
+
+def test_a_verb_that_the_door_does_not_know_is_answered(switch: Switch) -> None:
+    session = switch.connect()
+    switch.say(session, "astrid.v1.request.tools.paint.c1", type="raw_json")
+    [reply] = sent(session)
+    assert reply["topic"] == "astrid.v1.response.tools.paint.c1"
+    assert reply["payload"]["status"] == "Error"
+
+
+def test_a_command_that_nobody_serves_is_answered_under_its_req_id(switch: Switch) -> None:
+    session = switch.connect()
+    switch.say(session, "cli.v1.command.run.nope", type="raw_json", req_id="r1", command="x")
+    [reply] = sent(session)
+    assert (reply["topic"], reply["payload"]) == (
+        "astrid.v1.response.failure.r1",
+        {"req_id": "r1", "reason": "no capsule handles cli.v1.command.run.nope"},
+    )
+
+
+def test_a_command_that_finds_everything_full_is_answered(
+    switch: Switch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel_module, "MAX_WAITING", 1)
+    switch.bench.capsule("cli", subscribe={"cli.v1.command.run.cli": "go"})
+    session = switch.connect()
+    for number in range(MAILBOX_DEPTH + 2):
+        switch.say(session, "cli.v1.command.run.cli", type="raw_json", req_id=f"r{number}")
+    assert [frame["payload"]["reason"] for frame in sent(session)] == ["the queue is full"]
+
+
+def test_one_turn_at_a_time_until_its_final_answer(switch: Switch) -> None:
+    calls: list[Call] = []
+    switch.bench.capsule("agent", calls.append, subscribe={"user.v1.prompt": "go"}, publish=["agent.v1.*"])
+    session = switch.connect()
+    switch.say(session, "user.v1.prompt", type="user_input", text="hi", session_id="s1")
+    switch.say(session, "user.v1.prompt", type="user_input", text="again", session_id="s1")
+    switch.bench.run()
+    assert [json.loads(call.payload)["text"] for call in calls] == ["hi"]
+    assert "already has an active turn" in sent(session)[0]["payload"]["text"]
+    answer = {"type": "agent_response", "text": "hello", "is_final": True, "session_id": "s1"}
+    switch.bench.publish(
+        "agent.v1.response", json.dumps(answer).encode(), "agent_response", owner=session.owner
+    )
+    assert sent(session)[-1]["payload"]["text"] == "hello"
+    switch.say(session, "user.v1.prompt", type="user_input", text="next", session_id="s1")
+    switch.bench.run()
+    assert len(calls) == 2
+
+
+def test_a_cancelled_turn_ends_with_a_final_answer(switch: Switch) -> None:
+    session = switch.connect()
+    switch.say(session, "user.v1.prompt", type="user_input", text="hi", session_id="s1")
+    cancel = {"action": "cancel_turn"}
+    switch.say(session, "user.v1.prompt", type="user_input", text="", session_id="s1", context=cancel)
+    assert sent(session)[-1]["payload"] == {
+        "type": "agent_response",
+        "text": "Request cancelled.",
+        "is_final": True,
+        "session_id": "s1",
+    }
+    assert session.facts is not None
+    assert session.facts.turn_session is None
+
+
+def test_a_reserved_lane_asks_once(switch: Switch) -> None:
+    lane = switch.connect(max_established=0)
+    switch.say(lane, "astrid.v1.request.status.c1", type="raw_json", method="GetStatus")
+    assert closed(lane) == []
+    answer = msgspec.structs.replace(cause(owner=lane.owner), device_key_id=None)
+    publish = switch.bench.kernel.publish
+    publish("astrid.v1.response.status.c1", b'{"status":"Working"}', None, NIL, answer)
+    assert closed(lane) == []
+    publish("astrid.v1.response.status.c1", b'{"status":"Status"}', None, NIL, answer)
+    assert closed(lane) == [Closed.REFUSED]
+    assert len(sent(lane)) == 2
+
+
+@pytest.mark.parametrize(
+    ("topic", "method"),
+    [
+        ("astrid.v1.request.status.c1", "Shutdown"),
+        ("astrid.v1.request.status.c1.d", "GetStatus"),
+        ("astrid.v1.request.list_capsules.c1", "ListCapsules"),
+        ("astrid.v1.request.tools.list.c1", "GetStatus"),
+    ],
+)
+def test_a_reserved_lane_asks_nothing_else(switch: Switch, topic: str, method: str) -> None:
+    lane = switch.connect(max_established=0)
+    switch.say(lane, topic, type="raw_json", method=method)
+    assert closed(lane) == [Closed.REFUSED]
+    assert switch.bench.topics() == ["client.v1.connect"]
