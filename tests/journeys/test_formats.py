@@ -1,7 +1,7 @@
 """Archives of every form that exists install and answer: ours as it was first written, and what others write.
 
-`tests/golden/formats/v1/scaffold.capsule` is the scaffold as `aos capsule build` packed it when the format was
-settled.  It is never made anew: what installed once must install for ever.
+`tests/golden/formats/v1/scaffold.capsule` is the scaffold as `aos capsule build` packed it when the format
+was settled.  It is never made anew: what installed once must install for ever.
 """
 
 from __future__ import annotations
