@@ -32,7 +32,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     set_invocation(Invocation(environ=environ))
     try:
         signal.signal(signal.SIGTERM, _on_terminate)
-        status = _dispatch(list(argv), console)
+        status = _dispatch(list(argv))
         _flush()
         return status
     except BaseException as error:  # noqa: BLE001 - the edge: every failure becomes words and a status
@@ -43,7 +43,7 @@ def _on_terminate(number: int, frame: FrameType | None) -> None:
     raise Terminated
 
 
-def _dispatch(argv: list[str], console: Console) -> int:
+def _dispatch(argv: list[str]) -> int:
     from typer.exceptions import Exit
 
     from aos_cli.lazy import make_command
