@@ -13,6 +13,7 @@ import msgspec
 from blake3 import blake3
 
 from aos_runtime import AOS_VERSION, HOST_VERSION
+from aos_runtime.capsule.manifest import Export, Import
 from aos_runtime.capsule.topics import covers
 from aos_runtime.capsule.version import Requirement, Version
 from aos_runtime.kernel.views import Resident, View
@@ -225,15 +226,10 @@ def _covers(patterns: tuple[str, ...], topic: str) -> bool:
 
 def _unsatisfied(view: View) -> Iterable[dict[str, str]]:
     """Required imports that no serving capsule exports."""
-    offered = {
-        (export.namespace, export.interface): export.version
-        for resident in view.residents.values()
-        for export in resident.manifest.exports
-    }
+    exports = [export for resident in view.residents.values() for export in resident.manifest.exports]
     for resident in view.residents.values():
         for wanted in resident.manifest.imports:
-            version = offered.get((wanted.namespace, wanted.interface))
-            if not wanted.optional and not _satisfies(wanted.requirement, version):
+            if not wanted.optional and not any(_satisfies(wanted, export) for export in exports):
                 yield {
                     "capsule": resident.name,
                     "namespace": wanted.namespace,
@@ -242,5 +238,6 @@ def _unsatisfied(view: View) -> Iterable[dict[str, str]]:
                 }
 
 
-def _satisfies(requirement: str, version: str | None) -> bool:
-    return version is not None and Requirement.parse(requirement).matches(Version.parse(version))
+def _satisfies(wanted: Import, export: Export) -> bool:
+    same = (wanted.namespace, wanted.interface) == (export.namespace, export.interface)
+    return same and Requirement.parse(wanted.requirement).matches(Version.parse(export.version))

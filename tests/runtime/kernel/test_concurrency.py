@@ -1,0 +1,72 @@
+"""Kernel and leader on real threads: order, one thread per instance, nothing lost (CMP-14, BUS-09)."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+
+from aos_runtime.kernel.leader import Leader
+from aos_runtime.names import CapsuleName
+from tests.runtime.kernel.test_leader import FakeSource
+from tests.support.kernels import ALICE, Bench, Call
+
+WAIT_S = 10.0
+CAPSULES = 4
+PUBLISHERS = 4
+MESSAGES = 40
+
+
+def test_cmp_14_an_instance_is_never_entered_twice_and_keeps_the_order_of_each_publisher() -> None:
+    bench = Bench()
+    leader = Leader(FakeSource(), slow_s=0.0005)
+    bench.kernel._ready = leader.ready
+    inside: dict[str, int] = defaultdict(int)
+    seen: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    done = threading.Semaphore(0)
+    faults: list[str] = []
+
+    def guest(call: Call) -> None:
+        name = call.action
+        inside[name] += 1
+        if inside[name] != 1:
+            faults.append(f"two threads in {name}")
+        publisher, number = call.payload.decode().strip('"').split(":")
+        seen[name].append((publisher, int(number)))
+        if int(number) % 7 == 0:
+            leader.before_block()
+        inside[name] -= 1
+        done.release()
+
+    for index in range(CAPSULES):
+        bench.capsule(f"c{index}", guest, subscribe={"n.v1": f"c{index}"})
+    bench.lifecycle.load_all(ALICE)
+    leader.start()
+    room = threading.Semaphore(16 * CAPSULES)  # stays below the depth of the queues
+
+    def publish(publisher: int) -> None:
+        for number in range(MESSAGES):
+            for _ in range(CAPSULES):
+                assert room.acquire(timeout=WAIT_S)
+            bench.publish("n.v1", f'"{publisher}:{number}"'.encode())
+
+    def relieve() -> None:
+        for _ in range(PUBLISHERS * MESSAGES * CAPSULES):
+            assert done.acquire(timeout=WAIT_S)
+            room.release()
+            leader.relieve()
+
+    threads = [threading.Thread(target=publish, args=(index,)) for index in range(PUBLISHERS)]
+    threads.append(threading.Thread(target=relieve))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+    assert leader.stop(WAIT_S)
+    assert faults == []
+    for index in range(CAPSULES):
+        rows = seen[f"c{index}"]
+        for publisher in range(PUBLISHERS):
+            assert [number for who, number in rows if who == str(publisher)] == list(range(MESSAGES))
+        resident = bench.lifecycle.view(ALICE).residents[CapsuleName(f"c{index}")]
+        assert (resident.actor.meter.calls, resident.actor.mailbox.drops) == (PUBLISHERS * MESSAGES, 0)

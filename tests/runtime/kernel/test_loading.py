@@ -1,0 +1,174 @@
+"""Loading and activating real components on a real home: what serves, and the reason of what does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aos_runtime.capsule.manifest import Component
+from aos_runtime.errors import Conflict, Corrupt, NotFound
+from aos_runtime.home import Home
+from aos_runtime.host import CodeCache, HostEngine
+from aos_runtime.kernel.activation import Activation, Activator
+from aos_runtime.kernel.loading import RUN_LOOP_REASON, Loaded, Loader, Unready, check_component_hash
+from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName
+from aos_runtime.store.commit import Approval, commit
+from aos_runtime.store.kv import KvStore
+from aos_runtime.store.receipts import ApprovalSource
+from aos_runtime.store.stage import stage_source
+from tests.support.guests import CONTINUE, component_of, guest_text, world_of
+from tests.support.kernels import Bench, fixed_now, make_installed
+from tests.support.tool_guests import archive_of, install, tool_guest, without_bundled
+
+TOOLS = '{"tools":[{"name":"x","description":"Does x","input_schema":{"type":"object"}}]}'
+ROW = '"tool.v1.execute.x" = { wit = "opaque", handler = "tool_execute_x" }\n'
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[HostEngine]:
+    made = HostEngine()
+    yield made
+    made.close()
+
+
+class Room:
+    """A home with a loader on it."""
+
+    def __init__(self, folder: Path, engine: HostEngine) -> None:
+        self.folder = folder
+        self.home = Home(folder / "home")
+        without_bundled(self.home)
+        self.bench = Bench()
+        self.state = KvStore(self.home.state_db)
+        self.codes = CodeCache(engine, self.home.code_cache, b"k" * 32)
+        self.loader = Loader(
+            home=self.home,
+            codes=self.codes,
+            state=self.state,
+            bus=self.bench.kernel,
+            journal=self.bench.journal,
+            before_block=lambda: None,
+        )
+        self.activator = Activator(
+            codes=self.codes, state=self.state, journal=self.bench.journal, publish=lambda *_: None
+        )
+
+    def install(self, name: str, wasm: bytes, rows: str = ROW, **options: str) -> None:
+        install(self.home, self.folder, name, archive_of(self.home, name, wasm, rows, **options))
+
+    def load(self, name: str) -> Loaded | Unready:
+        return self.loader.load(DEFAULT_PRINCIPAL, CapsuleName(name))
+
+
+@pytest.fixture
+def room(tmp_path: Path, engine: HostEngine) -> Iterator[Room]:
+    made = Room(tmp_path, engine)
+    yield made
+    made.state.close()
+
+
+def unready(loaded: Loaded | Unready) -> Unready:
+    assert isinstance(loaded, Unready)
+    return loaded
+
+
+def test_a_capsule_that_is_whole_serves_with_its_tools(room: Room) -> None:
+    room.install("good", tool_guest(TOOLS))
+    loaded = room.load("good")
+    assert isinstance(loaded, Loaded)
+    assert [(tool.name, tool.description) for tool in loaded.tools or ()] == [("x", "Does x")]
+    assert loaded.warnings == ()
+    assert room.bench.heard == []
+    loaded.generation.close()
+
+
+def test_bus_04_a_tool_without_its_row_is_a_warning(room: Room) -> None:
+    room.install("rowless", tool_guest(TOOLS), rows="")
+    loaded = room.load("rowless")
+    assert isinstance(loaded, Loaded)
+    assert loaded.warnings[0].startswith(
+        "tool 'x' is described but no [subscribe] row handles tool.v1.execute.x"
+    )
+    loaded.generation.close()
+
+
+def test_what_is_not_installed_is_not_found(room: Room) -> None:
+    with pytest.raises(NotFound):
+        room.load("absent")
+
+
+def test_a_flipped_bit_in_the_binary_never_loads(room: Room) -> None:
+    room.install("flipped", tool_guest(TOOLS))
+    [blob] = room.home.blobs.iterdir()
+    data = bytearray(blob.read_bytes())
+    data[len(data) // 2] ^= 1
+    blob.write_bytes(data)
+    assert unready(room.load("flipped")).state == "failed"
+
+
+def test_a_capsule_without_a_value_that_it_needs_says_which(room: Room) -> None:
+    extra = '\n[env.TOKEN]\ntype = "secret"\n[env.CITY]\ntype = "string"\ndefault = "Bern"\n'
+    room.install("unset", tool_guest(TOOLS), extra=extra)
+    assert room.load("unset") == Unready(
+        name="unset",
+        version="0.1.0",
+        state="needs-config",
+        reason="capsule 'unset' is not configured (TOKEN)",
+        missing=("TOKEN",),
+    )
+
+
+def test_a_capsule_with_a_run_loop_is_shown_and_not_faked(room: Room) -> None:
+    text = guest_text(CONTINUE, imports="").replace(
+        '(func (export "run"))', '(func (export "run") (drop (i32.const 1)) (call $more))'
+    )
+    looping = text.replace(
+        '(func (export "astrid-upgrade"))', '(func (export "astrid-upgrade")) (func $more)'
+    )
+    room.install("looping", component_of(looping, world_of()))
+    assert unready(room.load("looping")).reason == RUN_LOOP_REASON
+
+
+def test_the_hash_in_a_manifest_is_compared() -> None:
+    manifest = make_installed("hashed").manifest
+    [component] = manifest.components
+
+    def check(text: str) -> None:
+        held: Component = replace(component, hash=text)
+        check_component_hash(replace(manifest, components=(held,)), b"binary")
+
+    check("sha256:9a3a45d01531a20e89ac6ae10b0b0beb0492acd7216a368aa062d1a5fecaf9cd")
+    with pytest.raises(Corrupt, match="its manifest promises blake3"):
+        check("blake3:" + "0" * 64)
+
+
+def hooked(install_body: str) -> bytes:
+    text = guest_text(CONTINUE, imports="", install=install_body, more="(func $real)")
+    return component_of(text, world_of())
+
+
+@pytest.mark.parametrize(("body", "hook"), [("(drop (i32.const 1)) (call $real)", "ran"), ("", "skipped")])
+def test_an_install_hook_runs_once_for_a_new_version(room: Room, body: str, hook: str) -> None:
+    archive = room.folder / "hooked.capsule"
+    archive.write_bytes(archive_of(room.home, "hooked", hooked(body), ROW))
+    with stage_source(room.home, DEFAULT_PRINCIPAL, archive, now=fixed_now()) as stage:
+        assert room.activator.activate(stage) == Activation(
+            wasm_hash=stage.wasm_digest, phase="install", hook=hook
+        )
+        commit(stage, approval=Approval(source=ApprovalSource.LOCAL_BUILD), source_text=None)
+    with stage_source(room.home, DEFAULT_PRINCIPAL, archive, now=fixed_now()) as stage:
+        again = room.activator.activate(stage)
+    assert (again.phase, again.hook) == ("reinstall", "skipped")
+
+
+def test_a_hook_that_traps_stops_the_install(room: Room) -> None:
+    archive = room.folder / "hooked.capsule"
+    archive.write_bytes(archive_of(room.home, "hooked", hooked("(call $real) unreachable"), ROW))
+    with (
+        stage_source(room.home, DEFAULT_PRINCIPAL, archive, now=fixed_now()) as stage,
+        pytest.raises(Conflict, match="the astrid-install hook of 'hooked' failed"),
+    ):
+        room.activator.activate(stage)
