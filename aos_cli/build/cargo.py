@@ -107,19 +107,22 @@ class Artifact:
         return self.path.with_suffix(".d")
 
 
+def check_project_folder(folder: Path) -> None:
+    """Check that there is a cargo project in `folder`.  NotFound `cargo-project-missing`."""
+    if not (folder / "Cargo.toml").is_file():
+        raise NotFound(
+            "cargo-project-missing",
+            f"there is no Cargo.toml in {folder}",
+            hint="name the folder of a capsule project, or make one with `aos capsule new NAME`",
+            path=str(folder),
+        )
+
+
 def read_project(cargo: Cargo) -> Project:
     """Ask cargo what lies in the project's folder.
 
-    NotFound `cargo-project-missing`; Unavailable `cargo-missing`; InvalidInput `crate-type`, `cargo-package`;
-    BuildFailed as cargo says.
+    Unavailable `cargo-missing`; InvalidInput `crate-type`, `cargo-package`; BuildFailed as cargo says.
     """
-    if not (cargo.folder / "Cargo.toml").is_file():
-        raise NotFound(
-            "cargo-project-missing",
-            f"there is no Cargo.toml in {cargo.folder}",
-            hint="name the folder of a capsule project, or make one with `aos capsule new NAME`",
-            path=str(cargo.folder),
-        )
     arguments = ("metadata", "--format-version", "1", "--filter-platform", TARGET)
     command = cargo.command(*arguments, timeout_s=METADATA_TIMEOUT_S)
     try:

@@ -111,6 +111,7 @@ def build_project(request: Request, *, environ: Mapping[str, str], console: Cons
     """
     began = time.monotonic()
     talk = Talk(console=console, strict=request.strict)
+    cargo_room.check_project_folder(request.folder)
     with _shown(console) as show:
         config = read_cargo_config(request.folder, environ)
         toolchain = _toolchain(request, config, environ, talk)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aos_cli.build.cargo import Artifact, Cargo, Project, build, read_project
+from aos_cli.build.cargo import Artifact, Cargo, Project, build, check_project_folder, read_project
 from aos_cli.build.process import Sink
 from aos_cli.build.rustflags import Remap
 from aos_cli.build.toolchain import Compiler
@@ -169,9 +169,10 @@ def test_a_workspace_without_a_package_is_not_built(stand: Stand) -> None:
 
 
 def test_a_folder_without_a_cargo_project(stand: Stand) -> None:
+    check_project_folder(stand.folder)
     (stand.folder / "Cargo.toml").unlink()
     with pytest.raises(NotFound, match=r"there is no Cargo\.toml in"):
-        read_project(stand.cargo())
+        check_project_folder(stand.folder)
 
 
 def test_bld_08_no_cargo(stand: Stand) -> None:

@@ -22,7 +22,15 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("path", [".", "gone"])
+def test_a_folder_without_a_project_is_named(run_aos: RunAos, project: Path, path: str) -> None:
+    ended = run_aos("capsule", "build", path, "--json")
+    assert (ended.status, ended.error["code"]) == (1, "cargo-project-missing")
+    assert ended.error["message"] == f"there is no Cargo.toml in {(project / path).resolve()}"
+
+
 def test_bld_08_without_rust_the_way_to_it_is_said(run_aos: RunAos, project: Path) -> None:
+    (project / "Cargo.toml").touch()
     ended = run_aos("capsule", "build", "--json")
     assert (ended.status, ended.out) == (1, "")
     assert ended.error["code"] == "rust-missing"
