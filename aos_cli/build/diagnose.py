@@ -21,18 +21,17 @@ _C_TOOLS = "`sudo apt install build-essential` on Debian, `xcode-select --instal
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """One failure: how a tool prints it, and the error made from what the pattern's group caught."""
+    """One failure: how a tool prints it, and the error made from what the pattern's group caught.
 
-    pattern: re.Pattern[str]
+    Compiled when something has failed: a build that works pays for none of them.
+    """
+
+    pattern: str
     make: Callable[[str], BuildFailed]
 
 
-def _known(pattern: str, make: Callable[[str], BuildFailed]) -> Known:
-    return Known(re.compile(pattern, re.IGNORECASE | re.DOTALL), make)
-
-
 KNOWN = (
-    _known(
+    Known(
         rf"can't find crate for `(?:core|std)`.{{0,400}}?`?{TARGET}`? target may not be installed",
         lambda _: BuildFailed(
             "wasm-library-missing",
@@ -40,7 +39,7 @@ KNOWN = (
             hint=f"run `rustup target add {TARGET}`; it applies only to rustup's own compilers",
         ),
     ),
-    _known(
+    Known(
         r"targets? (?:are|is) not supported(?: by default)?[,;].{0,2000}?getrandom",
         lambda _: BuildFailed(
             "getrandom-backend",
@@ -49,7 +48,7 @@ KNOWN = (
             " an older one cannot: `cargo tree -i getrandom` shows which crate to update",
         ),
     ),
-    _known(
+    Known(
         r"undefined symbol: __getrandom_v0[0-9]_custom",
         lambda _: BuildFailed(
             "getrandom-backend",
@@ -57,7 +56,7 @@ KNOWN = (
             hint="depend on astrid-sdk 0.7.1 or newer: it routes entropy to the host",
         ),
     ),
-    _known(
+    Known(
         r"linker `([^`]+)` not found",
         lambda linker: BuildFailed(
             "linker-missing",
@@ -65,7 +64,7 @@ KNOWN = (
             hint=f"install a C tool chain: {_C_TOOLS}",
         ),
     ),
-    _known(
+    Known(
         r"failed to (?:download|get) `([^`\s]+).{0,3000}?"
         r"(?:offline|resolve host|unreachable|connect|timed out|network failure)",
         lambda crate: BuildFailed(
@@ -74,7 +73,7 @@ KNOWN = (
             hint=_FETCH,
         ),
     ),
-    _known(
+    Known(
         r"no matching package named `([^`]+)` found.{0,800}?offline",
         lambda crate: BuildFailed(
             "crates-offline",
@@ -82,11 +81,11 @@ KNOWN = (
             hint=_FETCH,
         ),
     ),
-    _known(
+    Known(
         r"(?:could not|couldn't) resolve host|network is unreachable|spurious network error",
         lambda _: BuildFailed("crates-offline", "the crate registry cannot be reached", hint=_FETCH),
     ),
-    _known(
+    Known(
         r"lock file .{0,600}?--locked",
         lambda _: BuildFailed(
             "lock-out-of-date",
@@ -94,7 +93,7 @@ KNOWN = (
             hint="build once without --locked and commit Cargo.lock",
         ),
     ),
-    _known(
+    Known(
         r"lock file version `?([0-9]+)`? .{0,200}?(?:does not understand|not understood|requires `-Znext)",
         lambda version: BuildFailed(
             "cargo-too-old",
@@ -102,7 +101,7 @@ KNOWN = (
             hint=_NEWER_CARGO,
         ),
     ),
-    _known(
+    Known(
         r"feature `(edition20[0-9]+)` is required",
         lambda feature: BuildFailed(
             "cargo-too-old",
@@ -110,7 +109,7 @@ KNOWN = (
             hint=_NEWER_CARGO,
         ),
     ),
-    _known(
+    Known(
         r"requires rustc ([0-9][0-9.]*)",
         lambda version: BuildFailed(
             "rustc-too-old",
@@ -118,7 +117,7 @@ KNOWN = (
             hint='pin a newer one in rust-toolchain.toml; `aos capsule new` writes channel = "1.95.0"',
         ),
     ),
-    _known(
+    Known(
         r"toolchain '([^']+)' is not installed",
         lambda name: BuildFailed(
             "toolchain-not-installed",
@@ -126,7 +125,7 @@ KNOWN = (
             hint=f"run `rustup toolchain install {name}`",
         ),
     ),
-    _known(
+    Known(
         r"no space left on device",
         lambda _: BuildFailed(
             "disk-full",
@@ -141,7 +140,7 @@ def explain_failure(output: str, otherwise: str) -> BuildFailed:
     """The error for a tool that failed after printing `output`: a known failure, else `otherwise`."""
     text = _ANSI.sub("", output)
     for known in KNOWN:
-        found = known.pattern.search(text)
+        found = re.search(known.pattern, text, re.IGNORECASE | re.DOTALL)
         if found:
             return known.make(found.group(1) if found.groups() else "")
     return BuildFailed(
