@@ -16,6 +16,13 @@ from aos_runtime.policy.publish import IpcRefusal, PublishGate
 from aos_runtime.policy.rates import Throughput
 from aos_runtime.wire.payloads import normalise
 
+MAX_BYTES_PER_S = 128 * 1024 * 1024
+"""What one capsule may publish for one principal.
+
+It stops a guest that floods with large payloads.  The published 10 MiB/s would stop an honest router at fifty calls
+of 100 KB.
+"""
+
 MAX_OVERHEARD = 64
 """Messages of one probe that are kept; the others go to nobody as well."""
 
@@ -44,7 +51,7 @@ class GuestPort:
     def __init__(self, bus: Bus, patterns: tuple[str, ...], source_id: str, idle_cause: Envelope) -> None:
         self._bus = bus
         self._refusal = PublishGate(patterns).check
-        self._throughput = Throughput()
+        self._throughput = Throughput(MAX_BYTES_PER_S)
         self._source_id = source_id
         self._idle_cause = idle_cause
         self._context: GuestContext | None = None
