@@ -17,13 +17,15 @@ from enum import Enum
 
 from aos_runtime.daemon.poller import READABLE, WRITABLE, Poller
 from aos_runtime.errors import PeerFault
+from aos_runtime.wire.egress import (
+    EVENT_OVERHEAD_BYTES,
+    MAX_QUEUED_BYTES,
+    MAX_QUEUED_EVENTS,
+    WRITE_TIMEOUT_S,
+)
 from aos_runtime.wire.frames import MAX_HANDSHAKE_BYTES, FrameDecoder, encode_frame
 
 RECEIVE_BYTES = 64 * 1024
-MAX_QUEUED_EVENTS = 1024
-MAX_QUEUED_BYTES = 4 * 1024 * 1024
-EVENT_OVERHEAD_BYTES = 1024
-WRITE_TIMEOUT_S = 5.0
 
 
 class Closed(Enum):
@@ -85,7 +87,7 @@ class Connection:
 
         A dead or lagging client is closed, no error.
         """
-        frame = encode_frame(body)
+        frame: bytes | memoryview = encode_frame(body)
         with self._lock:
             if self.closed:
                 return
@@ -93,11 +95,10 @@ class Connection:
                 sent = self._try_send(frame)
                 if sent == len(frame) or self.closed:
                     return
-                self._out.append(memoryview(frame)[sent:])
+                frame = memoryview(frame)[sent:]
                 self._stalled_at = self._clock()
                 self._poller.modify(self.fd, READABLE | WRITABLE)
-            else:
-                self._out.append(frame)
+            self._out.append(frame)
             self._out_bytes += len(frame) + EVENT_OVERHEAD_BYTES
             if len(self._out) > MAX_QUEUED_EVENTS or self._out_bytes > MAX_QUEUED_BYTES:
                 self.close(Closed.LAGGED)

@@ -6,22 +6,13 @@ Source: daemon-kernel.md 4.2.
 
 from __future__ import annotations
 
-import time
 from typing import NamedTuple, Protocol
 
 from aos_runtime.bus.envelope import Envelope
 from aos_runtime.host import GuestContext
 from aos_runtime.kernel.routing import Plan
 from aos_runtime.policy.publish import IpcRefusal, PublishGate
-from aos_runtime.policy.rates import Throughput
 from aos_runtime.wire.payloads import normalise
-
-MAX_BYTES_PER_S = 128 * 1024 * 1024
-"""What one capsule may publish for one principal.
-
-It stops a guest that floods with large payloads.  The published 10 MiB/s would stop an honest router at fifty calls
-of 100 KB.
-"""
 
 MAX_OVERHEARD = 64
 """Messages of one probe that are kept; the others go to nobody as well."""
@@ -46,12 +37,11 @@ class GuestPort:
     While `overheard` is a list, what the guest publishes goes there and to nobody else (the describe probe).
     """
 
-    __slots__ = ("_bus", "_context", "_idle_cause", "_refusal", "_source_id", "_throughput", "overheard")
+    __slots__ = ("_bus", "_context", "_idle_cause", "_refusal", "_source_id", "overheard")
 
     def __init__(self, bus: Bus, patterns: tuple[str, ...], source_id: str, idle_cause: Envelope) -> None:
         self._bus = bus
         self._refusal = PublishGate(patterns).check
-        self._throughput = Throughput(MAX_BYTES_PER_S)
         self._source_id = source_id
         self._idle_cause = idle_cause
         self._context: GuestContext | None = None
@@ -65,8 +55,6 @@ class GuestPort:
         refusal = self._refusal(topic, len(payload))
         if refusal is not None:
             return refusal.value
-        if not self._throughput.charge(len(payload), time.monotonic()):
-            return IpcRefusal.RATE_LIMITED.value
         normalised = normalise(payload)
         if normalised is None:
             return IpcRefusal.INVALID_INPUT.value

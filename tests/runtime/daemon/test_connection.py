@@ -100,6 +100,17 @@ def test_what_the_socket_does_not_take_waits_and_arrives_whole(pair: Pair) -> No
     assert pair.closed == []
 
 
+def test_a_client_that_keeps_up_is_never_lagged_however_much_it_is_sent(pair: Pair) -> None:
+    for _ in range(20):
+        pair.connection.send(b"x" * 1_000_000)
+        while pair.connection.has_backlog:
+            pair.receive()
+            pair.turn()
+        pair.receive()
+    assert pair.closed == []
+    assert pair.connection._out_bytes == 0
+
+
 def test_a_client_that_lets_its_queue_overflow_is_closed_as_lagged(pair: Pair) -> None:
     for _ in range(20):
         pair.connection.send(b"x" * 500_000)
