@@ -186,6 +186,8 @@ class Gateway:
 
     def hear(self, envelope: Envelope) -> None:
         """Send an event to the clients that it is for."""
+        if self._door.expects(envelope.topic):
+            return
         frame: bytes | None = None
         for session in self.sessions.of(envelope.principal):
             if session.facts is None or not decide_egress(envelope, session.facts):

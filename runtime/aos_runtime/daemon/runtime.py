@@ -149,7 +149,6 @@ class Runtime:
             codes=self.codes, state=self.state, journal=self.journal, publish=self._publish_for_stage
         )
         self.door = ToolsDoor(self.kernel, self.lifecycle.view)
-        self.kernel.on(self.door.wants, self.door.hear)
 
     def _make_server(self) -> None:
         rights = Rights(self._home)
@@ -175,7 +174,10 @@ class Runtime:
         self.leader = Leader(self.server, on_fault=self._on_fault)
         self.ticker = Ticker(self.leader, on_fault=self._on_fault)
         self._make_requests(rights)
-        self.kernel.on(self.gateway.wants, self.gateway.hear)
+        self.kernel.on(
+            self.gateway.wants, self.gateway.hear
+        )  # before the door: it asks what the door expects
+        self.kernel.on(self.door.wants, self.door.hear)
         self.server.listen(path)
         self.run.write_pid()
 

@@ -172,6 +172,10 @@ class ToolsDoor:
         """The topics that `hear` takes (a native subscription)."""
         return topic == TOOL_RESULT or topic.startswith(FAILURE_PREFIX)
 
+    def expects(self, topic: str) -> bool:
+        """Whether a failure receipt on `topic` is about a call of the door, which answers it in its own way."""
+        return topic.startswith(FAILURE_PREFIX) and topic[len(FAILURE_PREFIX) :] in self._calls
+
     def hear(self, envelope: Envelope) -> None:
         """A result or a failure receipt came by."""
         if envelope.topic == TOOL_RESULT:

@@ -14,6 +14,7 @@ from aos_runtime.daemon.connection import Closed, Connection
 from aos_runtime.daemon.gateway import Gateway
 from aos_runtime.daemon.sessions import Session
 from aos_runtime.daemon.tools import ToolsDoor
+from aos_runtime.host import HookResult
 from aos_runtime.kernel import kernel as kernel_module
 from aos_runtime.names import PrincipalName
 from aos_runtime.wire.handshake import Identity, KeyEntry, ServerHandshake
@@ -54,6 +55,7 @@ class Switch:
             clock=lambda: 0.0,
         )
         kernel.on(self.gateway.wants, self.gateway.hear)
+        kernel.on(door.wants, door.hear)
         self.fds = iter(range(100, 200))
 
     def connect(
@@ -188,6 +190,21 @@ def test_a_command_that_finds_everything_full_is_answered(
     for number in range(MAILBOX_DEPTH + 2):
         switch.say(session, "cli.v1.command.run.cli", type="raw_json", req_id=f"r{number}")
     assert [frame["payload"]["reason"] for frame in sent(session)] == ["the queue is full"]
+
+
+def test_a_failed_tool_call_is_answered_by_the_door_alone(switch: Switch) -> None:
+    switch.bench.capsule(
+        "router",
+        lambda call: HookResult("deny", b"no"),
+        subscribe={"tool.v1.request.execute": "go"},
+        tools=["x"],
+    )
+    session = switch.connect()
+    switch.say(session, "astrid.v1.request.tools.call.c1", type="raw_json", params={"name": "x"})
+    switch.bench.run()
+    [reply] = sent(session)
+    assert reply["topic"] == "astrid.v1.response.tools.call.c1"
+    assert reply["payload"]["data"]["content"] == "capsule 'router' gave no answer: no"
 
 
 def test_one_turn_at_a_time_until_its_final_answer(switch: Switch) -> None:
