@@ -25,6 +25,7 @@ from tests.support.projects import shared_target
 pytestmark = pytest.mark.journey
 
 TARGET = "wasm32-unknown-unknown"
+BUILD_TIMEOUT_S = 600.0
 UUID = 'uuid = { version = "1", features = ["v4"] }\n'
 
 
@@ -43,7 +44,16 @@ class Author:
         return where / name
 
     def build(self, project: Path, *options: str, status: int = 0) -> Ended:
-        return self.aos.run("capsule", "build", *options, folder=project, status=status)
+        """Build; compiling the SDK anew on a busy machine takes minutes."""
+        command = ("capsule", "build", *options)
+        process = self.aos.start(*command, folder=project)
+        try:
+            out, err = process.communicate(timeout=BUILD_TIMEOUT_S)
+        finally:
+            process.kill()
+        ended = Ended(command=("aos", *command), status=process.returncode, out=out, err=err)
+        assert ended.status == status, str(ended)
+        return ended
 
 
 @pytest.fixture
