@@ -173,7 +173,7 @@ class ToolsDoor:
         return topic == TOOL_RESULT or topic.startswith(FAILURE_PREFIX)
 
     def expects(self, topic: str) -> bool:
-        """Whether a failure receipt on `topic` is about a call of the door, which answers it in its own way."""
+        """Whether a failure receipt on `topic` is about a call of the door, which answers it itself."""
         return topic.startswith(FAILURE_PREFIX) and topic[len(FAILURE_PREFIX) :] in self._calls
 
     def hear(self, envelope: Envelope) -> None:
