@@ -174,9 +174,8 @@ class Runtime:
         self.leader = Leader(self.server, on_fault=self._on_fault)
         self.ticker = Ticker(self.leader, on_fault=self._on_fault)
         self._make_requests(rights)
-        self.kernel.on(
-            self.gateway.wants, self.gateway.hear
-        )  # before the door: it asks what the door expects
+        # The gateway hears before the door: it asks which answers the door still expects.
+        self.kernel.on(self.gateway.wants, self.gateway.hear)
         self.kernel.on(self.door.wants, self.door.hear)
         self.server.listen(path)
         self.run.write_pid()
