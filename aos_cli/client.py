@@ -1,7 +1,7 @@
 """Talk to the daemon of one home over its Unix socket: connect, shake hands, exchange requests.
 
 The protocol itself is `aos_runtime.wire` (sans-I/O); this module owns the socket and the clock.  Every
-wait has a deadline that the error states.  It starts no daemon (`aos_cli.daemon_start` does) and writes
+wait has a deadline that the error states.  It starts no daemon (`aos_cli.control.start` does) and writes
 nothing to disk. Source: daemon-kernel.md 2.2, 2.7, 5.1; cases LST-03, DMN-03, DMN-17.
 """
 

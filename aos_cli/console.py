@@ -235,7 +235,7 @@ class Console:
         self._require_terminal(question)
         suffix = f" [{safe(default)}]" if default else ""
         if hidden:
-            from aos_cli.secret_prompt import read_hidden_line
+            from aos_cli.install.secret_prompt import read_hidden_line
 
             answer: str | None = read_hidden_line(f"{question}{suffix}: ")
         else:

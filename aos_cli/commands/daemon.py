@@ -11,10 +11,10 @@ import typer
 
 from aos_cli.client import STATUS_TIMEOUT_S, connect
 from aos_cli.console import get_console
-from aos_cli.daemon_start import Started, daemon_environment, serve_command, start_daemon
-from aos_cli.daemon_stop import Ending, Stopped, stop_daemon
+from aos_cli.control.start import Started, daemon_environment, serve_command, start_daemon
+from aos_cli.control.stop import Ending, Stopped, stop_daemon
+from aos_cli.control.workspace import find_workspace, parse_workspace
 from aos_cli.invocation import get_invocation
-from aos_cli.workspace import find_workspace, parse_workspace
 from aos_runtime.errors import Conflict, Unavailable
 from aos_runtime.home import Home
 from aos_runtime.store.run import Liveness, observe

@@ -11,16 +11,16 @@ from contextlib import suppress
 from pathlib import Path
 
 from aos_cli.client import connect
-from aos_cli.consent import Answers
 from aos_cli.console import Console, get_console, safe
-from aos_cli.daemon_start import start_daemon
-from aos_cli.daemon_stop import stop_daemon
-from aos_cli.installing import Order, Report, install_archive
+from aos_cli.control.start import start_daemon
+from aos_cli.control.stop import stop_daemon
+from aos_cli.install.consent import Answers
+from aos_cli.install.journey import Order, Report, install_archive
 from aos_cli.invocation import get_invocation
 from aos_cli.render.capsules import tool_names
 from aos_cli.render.logs import render_record
 from aos_cli.render.tools import decode_text
-from aos_cli.tools_door import call_tool, find_tool, list_all
+from aos_cli.tools.door import call_tool, find_tool, list_all
 from aos_runtime.errors import AosError, Corrupt, NotFound
 from aos_runtime.home import HOME_VARIABLE, Home
 from aos_runtime.names import DEFAULT_PRINCIPAL

@@ -10,13 +10,13 @@ from typing import Annotated
 
 import typer
 
-from aos_cli.consent import Answers
 from aos_cli.console import Console, get_console, safe
-from aos_cli.env_values import parse_variables
-from aos_cli.installing import Order, Report, install_archive
+from aos_cli.install.consent import Answers
+from aos_cli.install.env_values import parse_variables
+from aos_cli.install.journey import Order, Report, install_archive
+from aos_cli.install.sources import Source, expand_source
 from aos_cli.invocation import get_invocation
 from aos_cli.render.errors import Described, describe
-from aos_cli.sources import Source, expand_source
 from aos_runtime.errors import AosError
 
 

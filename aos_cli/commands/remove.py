@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from aos_cli.activation import reload_capsule, unload_capsule
 from aos_cli.capsule_names import unknown_capsule
 from aos_cli.console import get_console, safe
+from aos_cli.install.activation import reload_capsule, unload_capsule
 from aos_cli.invocation import get_invocation
 from aos_runtime.errors import AosError, NotFound
 from aos_runtime.names import parse_capsule_name

@@ -10,7 +10,7 @@ import typer
 from aos_cli.console import get_console
 from aos_cli.render.tools import normal_schema, render_tool, render_tools
 from aos_cli.render.units import plural
-from aos_cli.tools_door import NO_START_HELP, TOOL_HELP, find_tool, list_all, open_door
+from aos_cli.tools.door import NO_START_HELP, TOOL_HELP, find_tool, list_all, open_door
 
 
 def _document(tool: Mapping[str, Any]) -> dict[str, Any]:

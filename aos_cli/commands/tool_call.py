@@ -10,8 +10,8 @@ import typer
 from aos_cli.client import reply_error
 from aos_cli.console import Console, get_console, safe
 from aos_cli.render.tools import decode_content, decode_text, normal_schema
-from aos_cli.tool_arguments import build_arguments, check_arguments, read_input
-from aos_cli.tools_door import (
+from aos_cli.tools.arguments import build_arguments, check_arguments, read_input
+from aos_cli.tools.door import (
     NO_START_HELP,
     TOOL_HELP,
     call_tool,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aos_cli.secret_prompt import read_hidden_line
+from aos_cli.install.secret_prompt import read_hidden_line
 from aos_cli.spinner import Spinner
 from aos_runtime.errors import Unavailable
 from aos_runtime.home import Home
@@ -59,7 +59,10 @@ def test_ctrl_c_at_a_prompt_is_130_without_a_traceback(archive: str) -> None:
 
 @pytest.mark.slow
 def test_ins_12_a_secret_is_not_echoed() -> None:
-    program = "from aos_cli.secret_prompt import read_hidden_line as r; print(len(r('key: ')), 'characters')"
+    program = (
+        "from aos_cli.install.secret_prompt import read_hidden_line as r; "
+        "print(len(r('key: ')), 'characters')"
+    )
     screen = type_into([sys.executable, "-c", program], ["hunter2\r"], until="characters", environ=PYTHONPATH)
     assert screen == "key: \r\n7 characters\r\n"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from aos_cli import installing
-from aos_cli.activation import Activated
+from aos_cli.install import journey
+from aos_cli.install.activation import Activated
 from aos_runtime.errors import Unavailable
 from aos_runtime.home import Home
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName, PrincipalName
@@ -37,7 +37,7 @@ def activations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
         seen.append(f"{stage.name} {stage.manifest.version}")
         return Activated(hook="skipped", by_daemon=False)
 
-    monkeypatch.setattr(installing, "activate", activate)
+    monkeypatch.setattr(journey, "activate", activate)
     monkeypatch.chdir(tmp_path)
     return seen
 
@@ -158,7 +158,7 @@ def test_a_failed_activation_leaves_the_old_version(
     def fail(*_arguments: object) -> Activated:
         raise Unavailable("activation-failed", "the install hook trapped", hint="ask its author")
 
-    monkeypatch.setattr(installing, "activate", fail)
+    monkeypatch.setattr(journey, "activate", fail)
     ended = run_aos("capsule", "install", signed(seed, version="0.2.0"), "-q")
     assert (ended.status, ended.err) == (1, "error: the install hook trapped\nhint: ask its author\n")
     assert run_aos("capsule", "list", "--json").json[0]["version"] == "0.1.0"
@@ -171,7 +171,7 @@ def test_ctrl_c_drops_the_stage(
     def interrupt(*_arguments: object) -> Activated:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(installing, "activate", interrupt)
+    monkeypatch.setattr(journey, "activate", interrupt)
     assert run_aos("capsule", "install", signed(seed)).status == 130
     assert (installed(home), list(home.staging.iterdir())) == ([], [])
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aos_cli import tools_door
+from aos_cli.tools import door
 from aos_runtime.home import Home
 from tests.cli.conftest import RunAos
 from tests.support.fake_daemon import FakeDaemon
@@ -137,14 +137,14 @@ def test_an_unknown_tool_is_answered_with_the_nearest(run_aos: RunAos, home: Hom
 
 
 def test_ctrl_c_cancels_the_call(run_aos: RunAos, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    wait = tools_door.Connection.wait_reply
+    wait = door.Connection.wait_reply
 
     def interrupted(self: Any, exchange: Any, **options: Any) -> Any:
         if ".tools.call." in exchange.topic:
             raise KeyboardInterrupt
         return wait(self, exchange, **options)
 
-    monkeypatch.setattr(tools_door.Connection, "wait_reply", interrupted)
+    monkeypatch.setattr(door.Connection, "wait_reply", interrupted)
     with FakeDaemon(home, Door()) as daemon:
         ended = run_aos("tool", "call", "bare")
     assert (ended.status, ended.out, ended.err) == (130, "", "")
@@ -156,7 +156,7 @@ def test_ctrl_c_cancels_the_call(run_aos: RunAos, home: Home, monkeypatch: pytes
 def test_a_call_that_is_not_answered_ends_at_its_timeout(
     run_aos: RunAos, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tools_door, "_GRACE_S", 0.0)
+    monkeypatch.setattr(door, "_GRACE_S", 0.0)
     answer = Door()
     with FakeDaemon(
         home, lambda topic, payload: None if ".call." in topic else answer(topic, payload)

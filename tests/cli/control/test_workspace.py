@@ -1,4 +1,4 @@
-"""aos_cli.workspace: what `cwd://` means for a caller."""
+"""aos_cli.control.workspace: what `cwd://` means for a caller."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aos_cli.workspace import find_workspace, parse_workspace
+from aos_cli.control.workspace import find_workspace, parse_workspace
 from aos_runtime.errors import InvalidInput
 from aos_runtime.home import Home
 

@@ -1,4 +1,4 @@
-"""aos_cli.daemon_start and daemon_stop with stand-in daemon processes (cases DMN-06, DMN-07, DMN-10).
+"""aos_cli.control.start and daemon_stop with stand-in daemon processes (cases DMN-06, DMN-07, DMN-10).
 
 The stand-ins hold the real lock and write the real run files, and then misbehave.
 """
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from aos_cli import daemon_start
-from aos_cli.start_fence import hold_fence
+from aos_cli.control import start as daemon_start
+from aos_cli.control.fence import hold_fence
 from aos_runtime.errors import AosError
 from aos_runtime.home import Home
 from aos_runtime.store.run import Liveness, liveness
@@ -98,7 +98,7 @@ def test_start_stop_and_what_they_say(run_aos: RunAos, home: Home, as_daemon: Sp
 def test_dmn_07_a_daemon_that_acknowledges_and_hangs_is_ended_and_that_is_said(
     run_aos: RunAos, home: Home, as_daemon: Spawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aos_cli.daemon_stop._SIGNAL_GRACE_S", 0.5)
+    monkeypatch.setattr("aos_cli.control.stop._SIGNAL_GRACE_S", 0.5)
     as_daemon(SERVING.format(obeys=False, terminates=False))
     run_aos("start")
     pid = pid_of(home)

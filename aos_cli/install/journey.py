@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from aos_cli.activation import Activated, activate, reload_capsule
 from aos_cli.build.scaffold import list_kinds
-from aos_cli.consent import Answers, is_trusted, obtain_consent
 from aos_cli.console import Console
-from aos_cli.env_values import Collected, collect_env, make_asker
+from aos_cli.install.activation import Activated, activate, reload_capsule
+from aos_cli.install.consent import Answers, is_trusted, obtain_consent
+from aos_cli.install.env_values import Collected, collect_env, make_asker
 from aos_cli.render.capsules import permission_documents
 from aos_runtime.errors import AosError
 from aos_runtime.home import Home

@@ -13,7 +13,7 @@ from enum import Enum
 
 from aos_cli.client import connect
 from aos_cli.console import get_console
-from aos_cli.start_fence import hold_fence
+from aos_cli.control.fence import hold_fence
 from aos_runtime.config import Settings, load_settings
 from aos_runtime.errors import AosError, Conflict, InvalidInput, Unavailable
 from aos_runtime.home import Home

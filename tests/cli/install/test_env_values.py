@@ -1,4 +1,4 @@
-"""aos_cli.env_values: where the values of an install come from (cases INS-08, INS-11, INS-12, CPL-07)."""
+"""aos_cli.install.env_values: where values come from (cases INS-08, INS-11, INS-12, CPL-07)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from aos_cli.env_values import Collected, collect_env, parse_variables, prompt_order, variable_name
+from aos_cli.install.env_values import Collected, collect_env, parse_variables, prompt_order, variable_name
 from aos_runtime.capsule.manifest import EnvRow, Manifest, parse_manifest
 from aos_runtime.errors import InvalidInput
 from aos_runtime.store.env import EnvChanges

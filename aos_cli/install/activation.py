@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aos_cli.client import Connection, connect, read_seed
-from aos_cli.daemon_start import daemon_environment
+from aos_cli.control.start import daemon_environment
 from aos_runtime.errors import AosError, PeerFault, Unavailable
 from aos_runtime.home import Home
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName, PrincipalName

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aos_cli.console import get_console
+from aos_cli.control.fence import hold_fence
 from aos_cli.render.errors import signal_name
-from aos_cli.start_fence import hold_fence
 from aos_runtime.config import load_settings
 from aos_runtime.errors import Unavailable
 from aos_runtime.home import HOME_VARIABLE, Home

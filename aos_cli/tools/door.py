@@ -12,9 +12,9 @@ from typing import Any
 
 from aos_cli.client import Connection, connect, new_correlation, reply_error
 from aos_cli.console import get_console, safe
+from aos_cli.control.workspace import find_workspace
 from aos_cli.invocation import get_invocation
 from aos_cli.suggest import did_you_mean, nearest_names
-from aos_cli.workspace import find_workspace
 from aos_runtime.errors import NotFound, PeerFault, Unavailable
 from aos_runtime.wire.client import Reply, tools_exchange
 
@@ -34,7 +34,7 @@ def open_door(*, start: bool) -> Connection:
     except Unavailable as error:
         if error.code not in ("daemon-not-running", "daemon-starting") or not start:
             raise
-    from aos_cli.daemon_start import start_daemon
+    from aos_cli.control.start import start_daemon
 
     started = start_daemon(home, invocation.environ, ephemeral=True, workspace=workspace)
     if not started.was_running:

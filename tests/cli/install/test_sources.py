@@ -1,4 +1,4 @@
-"""aos_cli.sources: what a SOURCE word names (cases INS-15, INS-24)."""
+"""aos_cli.install.sources: what a SOURCE word names (cases INS-15, INS-24)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aos_cli.sources import Source, expand_source
+from aos_cli.install.sources import Source, expand_source
 from aos_runtime.errors import InvalidInput, NotFound
 
 

@@ -1,4 +1,4 @@
-"""aos_cli.tool_arguments: from what was typed to the object that the tool gets."""
+"""aos_cli.tools.arguments: from what was typed to the object that the tool gets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aos_cli.tool_arguments import build_arguments, check_arguments, coerce, read_input
+from aos_cli.tools.arguments import build_arguments, check_arguments, coerce, read_input
 from aos_runtime.errors import InvalidInput, NotFound
 
 SCHEMA: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""aos_cli.consent: when an install is silent, asked for, agreed to or refused."""
+"""aos_cli.install.consent: when an install is silent, asked for, agreed to or refused."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from aos_cli.consent import Answers, Decision, decide
+from aos_cli.install.consent import Answers, Decision, decide
 
 
 def answers(*, yes: bool = False, approve: bool = False, interactive: bool = False) -> Answers:

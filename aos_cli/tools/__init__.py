@@ -1,0 +1,1 @@
+"""Calling tools through the door: arguments from a command line, requests and answers."""
