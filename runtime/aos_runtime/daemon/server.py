@@ -11,6 +11,7 @@ import secrets
 import socket
 import struct
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -79,6 +80,8 @@ class Server:
         self._poller: Poller = make_poller()
         self._waker = Waker()
         self._poller.register(self._waker.fd, READABLE)
+        self._accepting = threading.Lock()
+        """Over the two below: accepting is paused and resumed from several threads."""
         self._listener: socket.socket | None = None
         self._listening = False
 
@@ -105,8 +108,10 @@ class Server:
             session.connection.on_event(events)
         elif fd == self._waker.fd:
             self._waker.drain()
-        elif self._listener is not None and fd == self._listener.fileno():
-            self._accept(self._listener)
+        else:
+            listener = self._listener
+            if listener is not None and fd == listener.fileno():
+                self._accept(listener)
 
     def wake(self) -> None:
         self._waker.wake()
@@ -122,10 +127,11 @@ class Server:
 
     def stop_accepting(self) -> None:
         """Take no new clients; those that are here stay."""
-        listener, self._listener = self._listener, None
-        if listener is not None:
-            if self._listening:
+        with self._accepting:
+            listener, self._listener = self._listener, None
+            if listener is not None and self._listening:
                 self._poller.unregister(listener.fileno())
+        if listener is not None:
             listener.close()
 
     def flush(self, deadline: float) -> None:
@@ -172,15 +178,17 @@ class Server:
 
     def _pause(self) -> None:
         """Let clients wait in the backlog while too many shake hands."""
-        if self._listening and self._listener is not None:
-            self._listening = False
-            self._poller.unregister(self._listener.fileno())
+        with self._accepting:
+            if self._listening and self._listener is not None:
+                self._listening = False
+                self._poller.unregister(self._listener.fileno())
 
     def _resume(self) -> None:
-        if self._listening or self._listener is None or self.sessions.pending >= MAX_PENDING_HANDSHAKES:
-            return
-        self._listening = True
-        self._poller.register(self._listener.fileno(), READABLE)
+        with self._accepting:
+            is_due = not self._listening and self.sessions.pending < MAX_PENDING_HANDSHAKES
+            if is_due and self._listener is not None:
+                self._listening = True
+                self._poller.register(self._listener.fileno(), READABLE)
 
     # frames
 

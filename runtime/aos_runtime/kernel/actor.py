@@ -171,9 +171,9 @@ class Actor:
 
     def run_one(self) -> bool:
         with self._order:
-            delivery = self.mailbox.take()
             if self.waiting and self.mailbox.has_room():
                 self.mailbox.offer(self.waiting.popleft())
+            delivery = self.mailbox.take()
             retired = self._retired
             if retired:
                 self._retired = []

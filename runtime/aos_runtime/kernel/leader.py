@@ -167,9 +167,9 @@ class Leader:
     # handing over
 
     def _give(self, item: Runnable | _Token) -> None:
-        """Queue `item` with exactly one claim on a thread:
+        """Queue `item` with exactly one claim on a thread.
 
-        an idle one, a new one, or the next to come free.
+        That is an idle one, a new one, or the next to come free.
         """
         with self._lock:
             self._queue.put(item)

@@ -143,8 +143,9 @@ def test_dmn_10_descriptors_that_the_parent_closed_do_no_harm(home: Home) -> Non
     environ = {**os.environ, "AOS_HOME": str(home.root), "PYTHONPATH": str(ROOT / "runtime")}
     process = subprocess.Popen(["/bin/sh", "-c", command], env=environ)
     try:
+        stderr = Path(f"/proc/{process.pid}/fd/2")
         deadline = time.monotonic() + 15
-        while not home.ready_file.exists():
+        while not home.ready_file.exists() or stderr.readlink() != home.daemon_log:
             assert process.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.005)
