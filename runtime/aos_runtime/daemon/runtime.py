@@ -37,7 +37,7 @@ from aos_runtime.kernel.loading import Loader
 from aos_runtime.kernel.requests import RequestRouter, is_request
 from aos_runtime.kernel.ticker import Ticker
 from aos_runtime.kernel.views import View
-from aos_runtime.names import DEFAULT_PRINCIPAL, PrincipalName
+from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName, PrincipalName
 from aos_runtime.store.commit import sweep
 from aos_runtime.store.installed import list_names
 from aos_runtime.store.keys import cache_key, load_runtime_seed
@@ -142,9 +142,7 @@ class Runtime:
             journal=self.journal,
             before_block=self.kernel.before_block,
         )
-        self.lifecycle = Lifecycle(
-            self.kernel, loader, lambda principal: list_names(self._home, principal), self._on_view
-        )
+        self.lifecycle = Lifecycle(self.kernel, loader, self._installed_names, self._on_view)
         self.activator = Activator(
             codes=self.codes, state=self.state, journal=self.journal, publish=self._publish_for_stage
         )
@@ -209,7 +207,6 @@ class Runtime:
         self.ticker.start()
 
     def _load(self) -> None:
-        ensure_bundled(self._home, DEFAULT_PRINCIPAL, self.activator, self.journal, self._started_at)
         self.lifecycle.load_all(DEFAULT_PRINCIPAL)
         self.run.write_ready(self._options.workspace or self._home.root)
         self._grace_ends = time.monotonic() + EPHEMERAL_GRACE_S
@@ -223,6 +220,11 @@ class Runtime:
         if not self._asked_to_stop.is_set():
             self._asked_to_stop.set()
             self._request_stop(reason)
+
+    def _installed_names(self, principal: PrincipalName) -> tuple[CapsuleName, ...]:
+        """What a principal has, with the bundled capsules in place: no tool is called without a router."""
+        ensure_bundled(self._home, principal, self.activator, self.journal, datetime.now(UTC))
+        return list_names(self._home, principal)
 
     def _on_view(self, view: View) -> None:
         report_view(view, self.journal)

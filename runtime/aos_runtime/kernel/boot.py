@@ -1,5 +1,4 @@
-"""Making a home ready to serve: the bundled capsules in place, the capsules of `default` loaded, and what
-was found written to the log.
+"""Making a home ready to serve: the bundled capsules in place, and what was loaded written to the log.
 
 One broken capsule never stops a boot (DMN-19).
 """
@@ -8,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from pathlib import Path
 
 from aos_runtime.errors import AosError
 from aos_runtime.home import Home
@@ -15,22 +15,31 @@ from aos_runtime.kernel.activation import Activator
 from aos_runtime.kernel.kernel import Journal
 from aos_runtime.kernel.views import View
 from aos_runtime.names import PrincipalName
-from aos_runtime.store.bundled import BundledCapsule, due_bundled, read_catalogue
+from aos_runtime.store.bundled import BUNDLED_FOLDER, BundledCapsule, due_bundled, read_catalogue
 from aos_runtime.store.commit import Approval, commit
 from aos_runtime.store.names_index import read_tools, record_tools
 from aos_runtime.store.receipts import ApprovalSource
 from aos_runtime.store.stage import Expected, stage_source
 
+LOCK_WAIT_S = 1.0
+"""A capsule that somebody is installing right now is left to them."""
+
 
 def ensure_bundled(
-    home: Home, principal: PrincipalName, activator: Activator, journal: Journal, now: datetime
+    home: Home,
+    principal: PrincipalName,
+    activator: Activator,
+    journal: Journal,
+    now: datetime,
+    *,
+    folder: Path = BUNDLED_FOLDER,
 ) -> tuple[str, ...]:
     """Install the bundled capsules that are due; the names installed.  What fails is logged.
 
     Due is what is absent and was never removed by the operator, and what is newer than what is there.
     """
     try:
-        catalogue = read_catalogue()
+        catalogue = read_catalogue(folder)
         due = due_bundled(home, principal, catalogue)
     except AosError as error:
         journal.daemon("error", f"bundled capsules: {error.message}")
@@ -51,7 +60,13 @@ def _install(
         expected = Expected(name=row.name, version=row.version, content_digest=row.content_digest)
         try:
             with stage_source(
-                home, principal, row.path, now=now, expected=expected, catalogue=catalogue
+                home,
+                principal,
+                row.path,
+                now=now,
+                expected=expected,
+                catalogue=catalogue,
+                wait_s=LOCK_WAIT_S,
             ) as stage:
                 activator.activate(stage)
                 commit(stage, approval=Approval(source=ApprovalSource.BUNDLED), source_text=None)
