@@ -20,7 +20,7 @@ from aos_runtime.daemon.tools import ToolsDoor
 from aos_runtime.kernel.failures import failure_message
 from aos_runtime.kernel.kernel import Kernel
 from aos_runtime.kernel.lifecycle import Lifecycle
-from aos_runtime.kernel.ports import Submission
+from aos_runtime.kernel.ports import Ownership, Submission
 from aos_runtime.wire import requests as wire
 from aos_runtime.wire.egress import CHAT_TOPICS, decide_egress, encode_event, is_for_clients
 from aos_runtime.wire.handshake import Identity
@@ -50,6 +50,7 @@ class Gateway:
         kernel: Kernel,
         lifecycle: Lifecycle,
         door: ToolsDoor,
+        ownership: Ownership,
         workspace: Path | None,
         check_workspace: Callable[[Path], str | None],
         note: Callable[[str, str], None],
@@ -60,6 +61,7 @@ class Gateway:
         self._kernel = kernel
         self._lifecycle = lifecycle
         self._door = door
+        self._ownership = ownership
         self._workspace = workspace
         self._check_workspace = check_workspace
         self._note = note
@@ -68,6 +70,8 @@ class Gateway:
     # clients that come and go
 
     def admit(self, session: Session, identity: Identity, proceed: Callable[[], None]) -> str | None:
+        if self._ownership.epoch(identity.principal) is None:
+            return f"principal {identity.principal} is served by another daemon"
         workspace = self._workspace
         if identity.workspace is not None:
             workspace = Path(identity.workspace)

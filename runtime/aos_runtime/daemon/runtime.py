@@ -34,6 +34,7 @@ from aos_runtime.kernel.kernel import Kernel, system_cause
 from aos_runtime.kernel.leader import Leader
 from aos_runtime.kernel.lifecycle import Lifecycle
 from aos_runtime.kernel.loading import Loader
+from aos_runtime.kernel.ports import LocalOwnership
 from aos_runtime.kernel.requests import RequestRouter, is_request
 from aos_runtime.kernel.ticker import Ticker
 from aos_runtime.kernel.views import View
@@ -154,6 +155,7 @@ class Runtime:
             kernel=self.kernel,
             lifecycle=self.lifecycle,
             door=self.door,
+            ownership=LocalOwnership(),
             workspace=self._options.workspace,
             check_workspace=lambda folder: workspace_refusal(folder, self._home, self._options.user_home),
             note=self.journal.daemon,

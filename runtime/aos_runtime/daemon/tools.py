@@ -29,7 +29,7 @@ import msgspec
 from aos_runtime.bus.envelope import Envelope
 from aos_runtime.capsule.topics import TOOL_RESULT, is_tool_name, tool_topic
 from aos_runtime.kernel.failures import FAILURE_PREFIX
-from aos_runtime.kernel.ports import Submission
+from aos_runtime.kernel.ports import Ingress, Submission
 from aos_runtime.kernel.routing import Plan
 from aos_runtime.kernel.views import View
 from aos_runtime.names import PrincipalName
@@ -54,10 +54,8 @@ Reply = Callable[[bytes], None]
 """Sends one reply body to the client that asked; a client that is gone is no error."""
 
 
-class Bus(Protocol):
+class Bus(Ingress, Protocol):
     """The part of the kernel that the door uses."""
-
-    def submit(self, message: Envelope) -> Submission: ...
 
     def publish(self, topic: str, body: bytes, kind: str | None, source_id: str, cause: Envelope) -> Plan: ...
 
@@ -294,6 +292,8 @@ def _submission_problem(submission: Submission, cause: Envelope) -> str | None:
     match submission:
         case Submission.ACCEPTED:
             return None
+        case Submission.MOVED:
+            return f"principal {cause.principal} is served by another daemon now; connect again"
         case Submission.FULL:
             return "the tool router is overloaded; try again later"
         case _:

@@ -1,9 +1,9 @@
 """The seams of the kernel: what a second machine would replace (architecture section 5).
 
-Several daemons may later serve one fleet, sharded by principal.  Then only four things cross: who owns a
-principal, requests from outside, durable state and blobs.  They are the four protocols here; what is embedded
-today is this process, SQLite and files, at epoch 0.  Nothing outside of them assumes that another principal
-is served here.
+Several daemons may later serve one fleet, sharded by principal.  Then only this crosses: who owns a
+principal, requests from outside, durable state, and blobs, which are content-addressed files already
+(`store.content`) and get a protocol with their second form.  What is embedded today is this process and
+SQLite, at epoch 0.  Nothing outside of these assumes that another principal is served here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 
 from aos_runtime.bus.envelope import Envelope
 from aos_runtime.host.context import KvSpace
-from aos_runtime.names import CapsuleName, Digest, PrincipalName
+from aos_runtime.names import CapsuleName, PrincipalName
 
 LOCAL_EPOCH = 0
 
@@ -51,14 +51,6 @@ class State(Protocol):
 
     def space(self, principal: PrincipalName, capsule: CapsuleName) -> KvSpace:
         """The keys of one capsule for one principal."""
-        ...
-
-
-class Blobs(Protocol):
-    """Content by digest."""
-
-    def read(self, digest: Digest) -> bytes:
-        """The bytes; Corrupt or NotFound otherwise."""
         ...
 
 

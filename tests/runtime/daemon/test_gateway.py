@@ -49,6 +49,7 @@ class Switch:
             kernel=kernel,
             lifecycle=self.bench.lifecycle,
             door=door,
+            ownership=self,
             workspace=Path("/default"),
             check_workspace=lambda folder: "no such workspace" if folder == Path("/bad") else None,
             note=lambda level, text: self.notes.append((level, text)),
@@ -57,6 +58,9 @@ class Switch:
         kernel.on(self.gateway.wants, self.gateway.hear)
         kernel.on(door.wants, door.hear)
         self.fds = iter(range(100, 200))
+
+    def epoch(self, principal: PrincipalName) -> int | None:
+        return None if principal == "moved" else 0
 
     def connect(
         self, principal: str = ALICE, *, max_established: int = 128, workspace: str | None = None
@@ -122,6 +126,13 @@ def test_a_client_that_names_no_workspace_gets_the_daemons(switch: Switch) -> No
     assert session.cause.workspace == "/default"
     identity = Identity(ALICE, None, "probe", "/bad")
     assert switch.gateway.admit(switch.offer(), identity, lambda: None) == "no such workspace"
+
+
+def test_a_principal_of_another_daemon_is_turned_away(switch: Switch) -> None:
+    identity = Identity(PrincipalName("moved"), None, "probe", None)
+    assert switch.gateway.admit(switch.offer(), identity, lambda: None) == (
+        "principal moved is served by another daemon"
+    )
 
 
 def test_an_event_reaches_its_own_principal_device_and_owner(switch: Switch) -> None:
