@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -136,6 +137,8 @@ class ToolsDoor:
         self._clock = clock
         self._calls: dict[str, _Call] = {}
         self._per_client: dict[str, int] = {}
+        self._table = threading.Lock()
+        """Over both: one thread enters a call, whichever finishes it takes it."""
 
     # from the client
 
@@ -161,7 +164,6 @@ class ToolsDoor:
         for call_id, call in tuple(self._calls.items()):
             if call.message.request_owner == request_owner:
                 self._give_up(call_id)
-        self._per_client.pop(request_owner, None)
 
     # from the bus
 
@@ -210,11 +212,6 @@ class ToolsDoor:
         ):
             reply(wire.error(self._unknown(name, cause)))
             return
-        owner = cause.request_owner or ""
-        in_flight = self._per_client.get(owner, 0)
-        if in_flight >= MAX_CALLS_PER_CLIENT or len(self._calls) >= MAX_CALLS:
-            reply(wire.error(f"too many calls in flight ({in_flight} of this client)"))
-            return
         call_id = os.urandom(CALL_ID_BYTES).hex()
         message = _message(
             cause,
@@ -223,8 +220,10 @@ class ToolsDoor:
             TOOL_EXECUTE_REQUEST,
         )
         capsule = None if bound is None else bound.capsule
-        self._calls[call_id] = _Call(message, reply, corr, name, capsule, params["timeout_s"], self._clock())
-        self._per_client[owner] = in_flight + 1
+        call = _Call(message, reply, corr, name, capsule, params["timeout_s"], self._clock())
+        if not self._enter(call_id, call):
+            reply(wire.error(f"too many calls in flight ({MAX_CALLS_PER_CLIENT} a client)"))
+            return
         problem = _submission_problem(self._bus.submit(message), cause)
         if problem is not None and self._take(call_id) is not None:
             reply(wire.error(problem))
@@ -264,15 +263,28 @@ class ToolsDoor:
         )
         return True
 
+    def _enter(self, call_id: str, call: _Call) -> bool:
+        """Put a call into the table; False where its client, or all of them, have too many."""
+        owner = call.message.request_owner or ""
+        with self._table:
+            in_flight = self._per_client.get(owner, 0)
+            if in_flight >= MAX_CALLS_PER_CLIENT or len(self._calls) >= MAX_CALLS:
+                return False
+            self._calls[call_id] = call
+            self._per_client[owner] = in_flight + 1
+        return True
+
     def _take(self, call_id: str) -> _Call | None:
-        call = self._calls.pop(call_id, None)
-        if call is not None:
+        with self._table:
+            call = self._calls.pop(call_id, None)
+            if call is None:
+                return None
             owner = call.message.request_owner or ""
-            left = self._per_client.get(owner, 0) - 1
-            if left > 0:
+            left = self._per_client[owner] - 1
+            if left:
                 self._per_client[owner] = left
             else:
-                self._per_client.pop(owner, None)
+                del self._per_client[owner]
         return call
 
     def _view(self, cause: Envelope) -> View:

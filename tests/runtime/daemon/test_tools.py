@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import threading
 from typing import Any
 
 import msgspec
@@ -282,4 +284,29 @@ def test_a_client_may_not_have_more_calls_than_the_bound(door: Door) -> None:
     for number in range(MAX_CALLS_PER_CLIENT + 1):
         door.call(corr=f"c{number}")
     assert only_reply(door, f"c{MAX_CALLS_PER_CLIENT}")["data"].startswith("too many calls in flight")
+    assert door.door.calls_in_flight == MAX_CALLS_PER_CLIENT
+
+
+def test_calls_that_end_while_others_begin_leave_no_trace_in_the_bound(door: Door) -> None:
+    door.tool("hello", lambda call: None)
+    door.load()
+
+    def begin_and_cancel(lane: int) -> None:
+        for number in range(200):
+            door.call(corr=f"{lane}-{number}")
+            door.ask("cancel", {"corr": f"{lane}-{number}"}, corr=f"{lane}-{number}-cancel")
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=begin_and_cancel, args=(lane,)) for lane in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+    finally:
+        sys.setswitchinterval(before)
+    assert door.door.calls_in_flight == 0
+    for number in range(MAX_CALLS_PER_CLIENT):
+        door.call(corr=f"after-{number}")
     assert door.door.calls_in_flight == MAX_CALLS_PER_CLIENT
