@@ -72,6 +72,9 @@ class Fuzz:
             self._complain(which, numbers, f"ended as {trap and (trap.reason, trap.message, trap.detail)}")
         if trap is None:
             self._check_arrivals(which, numbers)
+            if any(PATTERN_AT - 64 < number < PAGE for number in _areas(which, numbers)):
+                self.instance.close()  # the answer was written over the pattern
+                self.instance = None
 
     def _check_arrivals(self, which: int, numbers: list[int]) -> None:
         """What a port was given is what the guest has at that place."""
@@ -124,6 +127,11 @@ def is_honest(which: int, numbers: list[int]) -> bool:
             return False
         absent = (kind == "c" and number == 0) or (absent and kind == "p")
     return True
+
+
+def _areas(which: int, numbers: list[int]) -> list[int]:
+    """Where the call was told to put its result."""
+    return [number for kind, number in zip(SIGNATURES[which][2], numbers, strict=True) if kind == "a"]
 
 
 def _run(instance: Instance, which: int, numbers: list[int]) -> GuestTrap | None:
