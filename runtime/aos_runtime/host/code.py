@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from wasmtime import Module, WasmtimeError
+from collections.abc import Mapping
+
+from wasmtime import FuncType, Module, WasmtimeError
 
 from aos_runtime.capsule.wasm import implemented_exports
 from aos_runtime.capsule.wasm_bytes import malformed
@@ -44,7 +46,7 @@ def compile_component(engine: HostEngine, component: bytes) -> Code:
         module = Module(engine.engine, parts.core)
     except WasmtimeError as error:
         raise malformed(str(error).strip().splitlines()[0][:300]) from error
-    exports = frozenset(export.name for export in module.exports)
+    exports = {export.name: export.type for export in module.exports}
     for name in _NEEDED_EXPORTS:
         if name not in exports:
             raise InvalidInput(
@@ -58,4 +60,21 @@ def compile_component(engine: HostEngine, component: bytes) -> Code:
         has_post_return=POST_RETURN_EXPORT in exports,
         implemented=tuple(sorted(implemented_exports(parts.core))),
     )
+    _check_lifecycle(exports, interface.implemented)
     return Code(engine, module, interface)
+
+
+def _check_lifecycle(exports: Mapping[str, object], names: tuple[str, ...]) -> None:
+    """The component may lift another function under a lifecycle name than the module's export of that name.
+
+    Those exports are called without the engine checking a type, and one with another type ends the process.
+    """
+    for name in names:
+        kind = exports.get(name)
+        if not isinstance(kind, FuncType) or kind.params or kind.results:
+            raise InvalidInput(
+                "component-lifecycle",
+                f"the capsule's module exports `{name}` with a parameter or a result",
+                hint="build the capsule with `aos capsule build`",
+                name=name,
+            )

@@ -26,8 +26,8 @@ from aos_runtime.host import edge, raw
 if TYPE_CHECKING:
     from aos_runtime.host.instance import Instance
 
-_CODE_FORMAT = 1
-"""Raised when what is kept beside precompiled code changes its form."""
+_CODE_FORMAT = 2
+"""Raised when what is kept beside precompiled code changes its form, or a check before it is added."""
 _CLOSE_WAIT_S = 10.0
 
 

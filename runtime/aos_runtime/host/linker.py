@@ -12,12 +12,15 @@ from dataclasses import dataclass
 
 from wasmtime import FuncType, ImportType, ValType
 
-from aos_runtime.errors import InvalidInput
+from aos_runtime.errors import InvalidInput, LimitExceeded
 from aos_runtime.host import wit
 from aos_runtime.host.boundary import unavailable
 from aos_runtime.host.component import refused_import
 from aos_runtime.host.factors import FACTORS, Factor
 from aos_runtime.host.functions import FunctionCodec
+
+MAX_IMPORTS = 1000
+"""All published interfaces together have about a hundred functions; each one costs every instance."""
 
 _DROP_PREFIX = "[resource-drop]"
 _PUBLISH = ("astrid:ipc/host@1.0.0", "publish")
@@ -42,8 +45,15 @@ def match_imports(
 ) -> tuple[wit.CoreImport, ...]:
     """Give each import of the core module its interface type.
 
-    InvalidInput `import-wasi`, `import-unknown` or `import-shape` names the first that cannot be served.
+    InvalidInput `import-wasi`, `import-unknown` or `import-shape` names the first that cannot be served,
+    LimitExceeded `import-too-many` past MAX_IMPORTS.
     """
+    if len(imports) > MAX_IMPORTS:
+        raise LimitExceeded(
+            "import-too-many",
+            f"the capsule imports {len(imports)} functions, and may import {MAX_IMPORTS}",
+            hint="build the capsule with a released astrid-sdk",
+        )
     return tuple(_match_import(item, known) for item in imports)
 
 

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from wasmtime import component as wc
 from wasmtime import wat2wasm
 
-from aos_runtime.errors import AosError, Corrupt, InvalidInput
+from aos_runtime.errors import AosError, Corrupt, InvalidInput, LimitExceeded
 from aos_runtime.host import GuestTrap, HostEngine, Instance
 from aos_runtime.host.code import compile_component
 from aos_runtime.host.component import take_apart
 from aos_runtime.host.factors import FACTORS
+from aos_runtime.host.linker import MAX_IMPORTS
 from tests.support.guests import CONTINUE, ECHO, IPC, KV, Recorder, component_of, guest_text, world_of
 
 ZOO = """
@@ -215,3 +216,34 @@ def test_a_damaged_component_is_refused_or_runs(engine: HostEngine, data: st.Dat
         return
     with contextlib.suppress(AosError, GuestTrap):
         Instance(code, Recorder().context()).close()
+
+
+@pytest.mark.parametrize(
+    "lie", ["(param i64) (drop (local.get 0))", "(result i64 i64) (i64.const 1) (i64.const 1)"]
+)
+def test_a_lifecycle_export_of_another_type_than_the_lifted_one_does_not_load(
+    lie: str, engine: HostEngine
+) -> None:
+    """Called unchecked, it would end the whole process."""
+    more = f'(func (export "other-function") {lie})'
+    honest = component_of(guest_text(imports="", install="nop", more=more), world_of())
+    start, exported, aliased, rest = honest.split(b"astrid-install", 3)
+    assert exported.count(b"other-function") == 1
+    exported = exported.replace(b"other-function", b"astrid-install")
+    component = b"other-function".join((start, exported, aliased)) + b"astrid-install" + rest
+    with pytest.raises(InvalidInput) as caught:
+        compile_component(engine, component)
+    assert caught.value.code == "component-lifecycle"
+
+
+def test_a_component_with_countless_imports_does_not_load(engine: HostEngine) -> None:
+    count = MAX_IMPORTS + 1
+    functions = "".join(f"ask{i}: func();" for i in range(count))
+    packages = f"package astrid:many@1.0.0 {{ interface host {{ {functions} }} }}"
+    imports = "".join(f'(import "astrid:many/host@1.0.0" "ask{i}" (func))' for i in range(count))
+    component = component_of(
+        guest_text(imports=imports), world_of("astrid:many/host@1.0.0", packages=packages)
+    )
+    with pytest.raises(LimitExceeded) as caught:
+        compile_component(engine, component)
+    assert caught.value.code == "import-too-many"
