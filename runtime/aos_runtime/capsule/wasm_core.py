@@ -42,25 +42,21 @@ class CoreModule:
     types: tuple[int, ...]
     exports: dict[str, int]
     bodies: tuple[bytes, ...]
+    imported_types: tuple[int, ...]
+    """The type index of each imported function."""
 
     def body(self, index: int) -> bytes | None:
         """The body of function `index`; None where it is imported or out of range."""
-        at = index - self._imported
+        at = index - len(self.imported_types)
         return self.bodies[at] if 0 <= at < len(self.bodies) else None
 
     def is_argument_less(self, index: int) -> bool:
         """Whether function `index` takes nothing and gives nothing."""
-        at = index - self._imported
-        if at < 0:
-            imported = [one.type_index for one in self.imports if one.kind == "function"]
-            kind = imported[index]
-        else:
-            kind = self.types[at] if at < len(self.types) else None
-        return kind is not None and kind < len(self.signatures) and self.signatures[kind] == (0, 0)
-
-    @property
-    def _imported(self) -> int:
-        return sum(1 for one in self.imports if one.kind == "function")
+        at = index - len(self.imported_types)
+        kinds, at = (self.imported_types, index) if at < 0 else (self.types, at)
+        if at >= len(kinds) or kinds[at] >= len(self.signatures):
+            return False
+        return self.signatures[kinds[at]] == (0, 0)
 
 
 def read_core(data: bytes) -> CoreModule:
@@ -72,9 +68,11 @@ def read_core(data: bytes) -> CoreModule:
     def section(kind: int) -> Cursor:
         return sections.get(kind, Cursor(b"\0"))
 
+    imports = tuple(_imports(section(_IMPORTS)))
     return CoreModule(
         signatures=tuple(_signatures(section(_TYPES))),
-        imports=tuple(_imports(section(_IMPORTS))),
+        imports=imports,
+        imported_types=tuple(one.type_index for one in imports if one.type_index is not None),
         types=tuple(_numbers(section(_FUNCTIONS))),
         exports=dict(_exported_functions(section(_EXPORTS))),
         bodies=tuple(_bodies(section(_CODE))),
