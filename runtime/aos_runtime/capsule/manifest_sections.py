@@ -58,6 +58,9 @@ PACKAGE_KEYS = (
 )
 COMPONENT_KEYS = ("id", "file", "entrypoint", "hash", "type", "link", "capabilities")
 
+MAX_CAPABILITY_ENTRIES = 1000
+"""In one list, all components together; comparing what is asked with what is held takes the square of it."""
+
 _HASH = re.compile(r"(?:sha256|blake3):[0-9a-f]{64}")
 
 
@@ -118,11 +121,16 @@ def read_components(root: Section) -> tuple[Component, ...]:
 
 def read_capabilities(root: Section) -> tuple[Capabilities, tuple[str, ...]]:
     """The root's capabilities with every component's merged in, and the names that are not known here."""
-    capabilities, unknown = _read_capability_table(root.section("capabilities"))
-    for component in root.sections("component"):
-        more, more_unknown = _read_capability_table(component.section("capabilities"))
+    components = (component.section("capabilities") for component in root.sections("component"))
+    capabilities = Capabilities()
+    unknown: tuple[str, ...] = ()
+    for table in (root.section("capabilities"), *components):
+        more, more_unknown = _read_capability_table(table)
         capabilities = capabilities.merged(more)
         unknown += more_unknown
+        if any(len(capabilities.entries(name)) > MAX_CAPABILITY_ENTRIES for name in LIST_NAMES):
+            table.report.error(table.path, f"a capability has more than {MAX_CAPABILITY_ENTRIES} entries")
+            break
     return capabilities, tuple(dict.fromkeys(unknown))
 
 

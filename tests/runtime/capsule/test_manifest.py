@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aos_runtime.capsule.manifest import Manifest, check_host_version, parse_manifest
+from aos_runtime.capsule.manifest_sections import MAX_CAPABILITY_ENTRIES
 from aos_runtime.errors import InvalidInput, Issue
 
 GOLDEN = Path(__file__).parents[2] / "golden/manifest"
@@ -211,6 +212,25 @@ def test_derived_views() -> None:
         "placeholder": "sk-...",
     }
     assert [row.key for row in manifest.env if row.is_secret] == ["API_KEY"]
+
+
+def test_a_capability_has_a_bounded_number_of_entries_over_all_components() -> None:
+    """Comparing what is asked with what is held takes time by its square: 32,000 took two minutes."""
+
+    def asking(*counts: int) -> bytes:
+        tables = [
+            f'[[component]]\nfile = "{i}.wasm"\n'
+            f"[component.capabilities]\nnet = {[f'{i}-{k}' for k in range(count)]}\n"
+            for i, count in enumerate(counts)
+        ]
+        return (HEAD + "".join(tables)).encode()
+
+    assert len(parse_manifest(asking(600, 400)).capabilities.net) == MAX_CAPABILITY_ENTRIES
+    with pytest.raises(InvalidInput) as caught:
+        parse_manifest(asking(600, 401))
+    assert [shown(issue) for issue in caught.value.issues] == [
+        "Capsule.toml:10:1: a capability has more than 1000 entries"
+    ]
 
 
 def test_a_manifest_without_component_has_none() -> None:
