@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from aos_runtime.capsule.manifest import MANIFEST_FILE, Manifest, parse_manifest
+from aos_runtime.capsule.manifest_text import MAX_MANIFEST_BYTES
 from aos_runtime.capsule.provenance import manifest_digest
 from aos_runtime.errors import AosError, Corrupt, NotFound
 from aos_runtime.home import Home
@@ -24,8 +25,6 @@ from aos_runtime.store.files import explained, list_folder, read_bounded
 from aos_runtime.store.metadata import MAX_META_BYTES, META_FILE, Meta, parse_meta
 from aos_runtime.store.receipts import ApprovalSource, Receipt, read_receipt
 from aos_runtime.store.tree import first_difference
-
-MAX_MANIFEST_BYTES = 1024 * 1024
 
 _ATTEMPTS = 16
 _TARGET = re.compile(
@@ -107,13 +106,15 @@ def read_installed(home: Home, principal: PrincipalName, name: CapsuleName) -> I
 def check_installed(home: Home, installed: Installed) -> None:
     """Compare what is on disk with what was approved; Corrupt names the first difference.
 
-    Compared are the manifest's digest, its capabilities, the binary's BLAKE3 and the content digest over
-    every file of the archive: the receipt's list of files gives that digest (checked when it is read), and
-    every file must be as listed.  So a flipped bit anywhere is refused, whoever made it.
+    Compared are the manifest's capabilities, the binary's BLAKE3 and the content digest over every file of
+    the archive: the receipt's list of files gives that digest (checked when it is read), and every file must
+    be as listed.  The manifest's own digest was compared when it was read.  So a flipped bit anywhere is
+    refused, whoever made it.
     """
     receipt = installed.receipt
     damaged = _Damage(installed.name, installed.principal)
-    _check_manifest(installed, damaged)
+    if not installed.manifest.capabilities.beyond(receipt.capabilities).is_empty():
+        raise damaged.error("its manifest asks for more than was approved")
     component = installed.manifest.component
     if installed.meta.wasm_hash != receipt.wasm_digest:
         raise damaged.error(f"`{META_FILE}` names another binary than the one that was approved")
@@ -219,6 +220,8 @@ def _read(home: Home, principal: PrincipalName, name: CapsuleName, pointer: Poin
         manifest = parse_manifest(text)
     except AosError as error:
         raise damaged.error(f"this aos cannot read its `{MANIFEST_FILE}`: {error.message}") from error
+    if (manifest.name, manifest.version) != (receipt.capsule, receipt.version):
+        raise damaged.error("its manifest names another capsule or version than was approved")
     return Installed(
         name=name,
         principal=principal,
@@ -228,20 +231,6 @@ def _read(home: Home, principal: PrincipalName, name: CapsuleName, pointer: Poin
         receipt=receipt,
         bundled=receipt.source is ApprovalSource.BUNDLED,
     )
-
-
-def _check_manifest(installed: Installed, damaged: _Damage) -> None:
-    receipt = installed.receipt
-    try:
-        text = read_bounded(installed.generation / MANIFEST_FILE, MAX_MANIFEST_BYTES)
-    except FileNotFoundError as error:
-        raise damaged.error(f"`{MANIFEST_FILE}` is missing") from error
-    if manifest_digest(text) != receipt.manifest_digest:
-        raise damaged.error(f"`{MANIFEST_FILE}` was changed after it was approved")
-    if (installed.manifest.name, installed.manifest.version) != (receipt.capsule, receipt.version):
-        raise damaged.error("its manifest names another capsule or version than was approved")
-    if not installed.manifest.capabilities.beyond(receipt.capabilities).is_empty():
-        raise damaged.error("its manifest asks for more than was approved")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ Computed from scanned bytes, receipts and keys; nothing here asks a person or gr
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -78,7 +79,7 @@ def all_requests(manifest: Manifest) -> tuple[str, ...]:
         f"the capability `{name}`, which this aos does not know" for name in manifest.unknown_capabilities
     )
     servers = (
-        f"run the MCP server `{server.id}`: {' '.join((server.command or server.type, *server.args))}"
+        f"run the MCP server `{server.id}`: {shlex.join((server.command or server.type, *server.args))}"
         for server in manifest.mcp_servers
     )
     return (*unknown, *servers)

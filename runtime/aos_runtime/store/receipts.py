@@ -119,11 +119,11 @@ def render_receipt(receipt: Receipt) -> bytes:
 def parse_receipt(data: bytes) -> Receipt:
     """Read a receipt.  Corrupt `receipt-damaged` where it is not one, or contradicts itself."""
     try:
-        value = json.loads(data)
-        receipt = _build(value)
-    except (ValueError, KeyError, TypeError, RecursionError, AosError) as error:
+        receipt = _build(json.loads(data))
+        digest = content_digest(receipt.entries)
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError, AosError) as error:
         raise _damaged(str(error) or type(error).__name__) from error
-    if content_digest(receipt.entries) != receipt.content_digest:
+    if digest != receipt.content_digest:
         raise _damaged("its list of files does not give its content digest")
     return receipt
 

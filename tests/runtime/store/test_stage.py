@@ -98,6 +98,27 @@ def test_man_04_unknown_capabilities_and_mcp_servers_are_shown_as_requests(
         assert stage.asks.host_process == ("npx",)
 
 
+def test_a_server_whose_words_are_split_otherwise_is_another_request(
+    home: Home, tmp_path: Path, now: datetime, install: Install
+) -> None:
+    """What was agreed to is compared as text, so that text must tell one command from another."""
+    extra = '[capabilities]\nhost_process = ["sh"]\n[[mcp_server]]\nid = "a"\ncommand = "sh"\nargs = %s\n'
+    install(extra="\n" + extra % '["-c", "ls", "x; rm y"]')
+    data = make_archive(version="0.2.0", extra="\n" + extra % '["-c", "ls x; rm y"]')
+    with _stage(home, tmp_path, now, data) as stage:
+        assert stage.requests == ("run the MCP server `a`: sh -c 'ls x; rm y'",)
+
+
+def test_a_receipt_with_a_damaged_version_does_not_stand_in_the_way_of_repair(
+    home: Home, tmp_path: Path, now: datetime, install: Install
+) -> None:
+    receipt = install().receipt
+    path = home.receipt(DEFAULT_PRINCIPAL, DEMO, receipt.content_digest)
+    path.write_text(path.read_text().replace('"0.1.0"', '"none"'))
+    with _stage(home, tmp_path, now, make_archive()) as stage:
+        assert (stage.previous, stage.phase) == (None, Phase.INSTALL)
+
+
 def test_only_what_is_beyond_the_receipt_is_asked(
     home: Home, tmp_path: Path, now: datetime, install: Install
 ) -> None:
