@@ -17,9 +17,10 @@ from aos_cli import environment
 from aos_cli.console import Console, safe
 from aos_cli.suggest import did_you_mean, nearest_names
 from aos_runtime.capsule.manifest import EnvRow, Manifest
+from aos_runtime.capsule.manifest_values import RESERVED_ENV_KEY
 from aos_runtime.errors import InvalidInput, Issue
 from aos_runtime.names import EnvKey
-from aos_runtime.store.env import RESERVED_KEY, EnvChanges
+from aos_runtime.store.env import EnvChanges
 
 _NOT_WORD = re.compile(r"[^A-Za-z0-9_]")
 _ATTEMPTS = 3
@@ -100,7 +101,7 @@ def collect_env(
 
     InvalidInput `env-undeclared`, `env-value` or `env-missing`, each with all its issues.
     """
-    rows = [row for row in manifest.env if row.key != RESERVED_KEY]
+    rows = [row for row in manifest.env if row.key != RESERVED_ENV_KEY]
     _check_declared(variables, rows)
     values: dict[EnvKey, object] = {}
     secrets: dict[EnvKey, str] = {}

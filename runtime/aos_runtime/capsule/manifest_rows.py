@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from aos_runtime.capsule.manifest_reader import Section
 from aos_runtime.capsule.manifest_values import (
     DEFAULT_PRIORITY,
+    RESERVED_ENV_KEY,
     EnvRow,
     OptionsFrom,
     PublishRow,
@@ -38,7 +39,6 @@ ENV_KEYS = (
 )
 ENV_TYPES = ("text", "secret", "select", "array", "string", "integer")
 OPTIONS_KEYS = ("http", "bearer", "select", "after")
-RESERVED_ENV_KEY = "ASTRID_SOCKET_PATH"
 
 _INT64 = range(-(2**63), 2**63)
 

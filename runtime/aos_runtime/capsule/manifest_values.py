@@ -12,6 +12,8 @@ from aos_runtime.capsule.version import Requirement
 from aos_runtime.names import CapsuleName, EnvKey
 
 DEFAULT_PRIORITY = 100
+RESERVED_ENV_KEY = "ASTRID_SOCKET_PATH"
+"""Set by the host for uplinks; a stored value is never asked for (build-install.md 4.7)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from aos_runtime.capsule.manifest import EnvRow, Manifest
+from aos_runtime.capsule.manifest_values import RESERVED_ENV_KEY
 from aos_runtime.errors import Corrupt, LimitExceeded
 from aos_runtime.home import Home
 from aos_runtime.names import CapsuleName, EnvKey, PrincipalName
@@ -28,8 +29,6 @@ from aos_runtime.store.secrets import (
 MAX_ENV_FILE_BYTES = 16 * 1024 * 1024
 MAX_TEXT_BYTES = 1024 * 1024
 SECRET_PLACEHOLDER = ""
-RESERVED_KEY = "ASTRID_SOCKET_PATH"
-"""Set by the host for uplinks; a stored value is never asked for (build-install.md 4.7)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +167,7 @@ def resolve_env(manifest: Manifest, stored: Mapping[str, object], secrets: Mappi
     values: dict[str, str] = {}
     missing: list[EnvRow] = []
     for row in manifest.env:
-        if row.key == RESERVED_KEY:
+        if row.key == RESERVED_ENV_KEY:
             continue
         value = _stored(row, stored, secrets)
         if value is None and len(row.enum_values) <= 1 and row.default is not None:

@@ -14,9 +14,8 @@ from aos_runtime.host.codecs import Err
 from aos_runtime.host.context import GuestContext
 from aos_runtime.host.factors.factor import published
 from aos_runtime.host.wit import BYTES, STRING, ListOf, Option, Primitive, Record, Result, Type, Variant
-from aos_runtime.store.kv import KvCase, KvRefused
+from aos_runtime.store.kv import MAX_PAGE_KEYS, KvCase, KvRefused
 
-MAX_PAGE_KEYS = 1024
 SMALL_VALUE_BYTES = 64 << 10
 """Up to here a write goes to the log of the database without waiting for the disk."""
 
