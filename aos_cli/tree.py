@@ -61,6 +61,20 @@ _TOOL = Entry(
     ),
 )
 
+_TOPICS = Entry(
+    name="topics",
+    summary="Explain topics and patterns",
+    panel=INSPECT,
+    examples=("aos topics match tool.v1.execute.hello 'tool.v1.execute.*'",),
+    children=(
+        Entry(
+            name="match",
+            summary="Say what every matcher makes of a topic and a pattern",
+            target="topics:match",
+        ),
+    ),
+)
+
 ROOT = Entry(
     name="aos",
     summary="Build capsules, run them, and call their tools",
@@ -83,6 +97,7 @@ ROOT = Entry(
         Entry(
             name="logs", summary="Show what capsules and the daemon logged", target="logs:logs", panel=INSPECT
         ),
+        _TOPICS,
         Entry(
             name="demo", summary="See a capsule answer, in a throw-away home", target="demo:demo", panel=HELP
         ),

@@ -33,7 +33,7 @@ _aos_value() { # complete one kind of value
 _aos_node() { # what one command offers
     case $1 in
         'aos')
-            _aos_commands='capsule start stop restart tool status ps logs demo completions version'
+            _aos_commands='capsule start stop restart tool status ps logs topics demo completions version'
             _aos_argument='none'
             _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help -V --version'
             ;;
@@ -121,6 +121,16 @@ _aos_node() { # what one command offers
             _aos_commands=''
             _aos_argument='capsule'
             _aos_options='--all --all-principals -f --follow -n --lines --since --until --level --grep --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos topics')
+            _aos_commands='match'
+            _aos_argument='none'
+            _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos topics match')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
             ;;
         'aos demo')
             _aos_commands=''
@@ -230,6 +240,14 @@ _aos_option() { # what follows one option
         'aos logs --format') _aos_kind='words:pretty json' ;;
         'aos logs --principal') _aos_kind='none' ;;
         'aos logs --color') _aos_kind='words:always never auto' ;;
+        'aos topics --json' | 'aos topics -v' | 'aos topics --verbose' | 'aos topics -q' | 'aos topics --quiet' | 'aos topics --no-input' | 'aos topics -h' | 'aos topics --help') ;;
+        'aos topics --format') _aos_kind='words:pretty json' ;;
+        'aos topics --principal') _aos_kind='none' ;;
+        'aos topics --color') _aos_kind='words:always never auto' ;;
+        'aos topics match --json' | 'aos topics match -v' | 'aos topics match --verbose' | 'aos topics match -q' | 'aos topics match --quiet' | 'aos topics match --no-input' | 'aos topics match -h' | 'aos topics match --help') ;;
+        'aos topics match --format') _aos_kind='words:pretty json' ;;
+        'aos topics match --principal') _aos_kind='none' ;;
+        'aos topics match --color') _aos_kind='words:always never auto' ;;
         'aos demo --json' | 'aos demo -v' | 'aos demo --verbose' | 'aos demo -q' | 'aos demo --quiet' | 'aos demo --no-input' | 'aos demo -h' | 'aos demo --help') ;;
         'aos demo --format') _aos_kind='words:pretty json' ;;
         'aos demo --principal') _aos_kind='none' ;;

@@ -13,7 +13,7 @@ function __aos_names --description 'the names of one kind, from the index that a
     end <$file 2>/dev/null
 end
 
-set -g __aos_nodes 'aos' 'aos capsule' 'aos capsule new' 'aos capsule build' 'aos capsule install' 'aos capsule list' 'aos capsule show' 'aos capsule remove' 'aos start' 'aos stop' 'aos restart' 'aos tool' 'aos tool list' 'aos tool show' 'aos tool call' 'aos status' 'aos ps' 'aos logs' 'aos demo' 'aos completions' 'aos version'
+set -g __aos_nodes 'aos' 'aos capsule' 'aos capsule new' 'aos capsule build' 'aos capsule install' 'aos capsule list' 'aos capsule show' 'aos capsule remove' 'aos start' 'aos stop' 'aos restart' 'aos tool' 'aos tool list' 'aos tool show' 'aos tool call' 'aos status' 'aos ps' 'aos logs' 'aos topics' 'aos topics match' 'aos demo' 'aos completions' 'aos version'
 set -g __aos_with_value --arg --color --compression --format --grep --input --kind --level --lines --output --path --principal --since --timeout --until --var --workspace -a -n -o
 
 function __aos_at --description 'whether the command line stands in one command'
@@ -41,6 +41,7 @@ complete -c aos -n '__aos_at \'aos\'' -a tool -d 'List and call the tools that c
 complete -c aos -n '__aos_at \'aos\'' -a status -d 'Say whether the daemon runs, and how it is'
 complete -c aos -n '__aos_at \'aos\'' -a ps -d 'List the capsules that the daemon runs'
 complete -c aos -n '__aos_at \'aos\'' -a logs -d 'Show what capsules and the daemon logged'
+complete -c aos -n '__aos_at \'aos\'' -a topics -d 'Explain topics and patterns'
 complete -c aos -n '__aos_at \'aos\'' -a demo -d 'See a capsule answer, in a throw-away home'
 complete -c aos -n '__aos_at \'aos\'' -a completions -d 'Print the completion script of a shell'
 complete -c aos -n '__aos_at \'aos\'' -a version -d 'Show the versions of aos and its parts'
@@ -241,6 +242,23 @@ complete -c aos -n '__aos_at \'aos logs\'' -l color -x -a 'always never auto' -d
 complete -c aos -n '__aos_at \'aos logs\'' -l no-input -d 'Never ask; fail with what would answer.'
 complete -c aos -n '__aos_at \'aos logs\'' -s h -l help -d 'Show this message and exit.'
 complete -c aos -n '__aos_at \'aos logs\'' -a '(__aos_names capsule)'
+complete -c aos -n '__aos_at \'aos topics\'' -a match -d 'Say what every matcher makes of a topic and a pattern'
+complete -c aos -n '__aos_at \'aos topics\'' -l format -x -a 'pretty json' -d 'Form of the result: pretty or json.'
+complete -c aos -n '__aos_at \'aos topics\'' -l json -d 'Same as --format json.'
+complete -c aos -n '__aos_at \'aos topics\'' -l principal -x -d 'Act for this principal (AOS_PRINCIPAL; else default).'
+complete -c aos -n '__aos_at \'aos topics\'' -s v -l verbose -d 'Say more.'
+complete -c aos -n '__aos_at \'aos topics\'' -s q -l quiet -d 'Only results and errors; -qq only the exit code.'
+complete -c aos -n '__aos_at \'aos topics\'' -l color -x -a 'always never auto' -d 'Colour: always, never or auto.'
+complete -c aos -n '__aos_at \'aos topics\'' -l no-input -d 'Never ask; fail with what would answer.'
+complete -c aos -n '__aos_at \'aos topics\'' -s h -l help -d 'Show this message and exit.'
+complete -c aos -n '__aos_at \'aos topics match\'' -l format -x -a 'pretty json' -d 'Form of the result: pretty or json.'
+complete -c aos -n '__aos_at \'aos topics match\'' -l json -d 'Same as --format json.'
+complete -c aos -n '__aos_at \'aos topics match\'' -l principal -x -d 'Act for this principal (AOS_PRINCIPAL; else default).'
+complete -c aos -n '__aos_at \'aos topics match\'' -s v -l verbose -d 'Say more.'
+complete -c aos -n '__aos_at \'aos topics match\'' -s q -l quiet -d 'Only results and errors; -qq only the exit code.'
+complete -c aos -n '__aos_at \'aos topics match\'' -l color -x -a 'always never auto' -d 'Colour: always, never or auto.'
+complete -c aos -n '__aos_at \'aos topics match\'' -l no-input -d 'Never ask; fail with what would answer.'
+complete -c aos -n '__aos_at \'aos topics match\'' -s h -l help -d 'Show this message and exit.'
 complete -c aos -n '__aos_at \'aos demo\'' -l format -x -a 'pretty json' -d 'Form of the result: pretty or json.'
 complete -c aos -n '__aos_at \'aos demo\'' -l json -d 'Same as --format json.'
 complete -c aos -n '__aos_at \'aos demo\'' -l principal -x -d 'Act for this principal (AOS_PRINCIPAL; else default).'
