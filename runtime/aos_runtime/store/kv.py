@@ -26,22 +26,37 @@ MAX_SPACE_BYTES = 1024 * 1024 * 1024
 """What all keys and values of one (principal, capsule) may hold together."""
 
 MAX_PAGE_KEYS = 1024
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 BUSY_TIMEOUT_S = 10.0
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS kv (
-  space BLOB NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, PRIMARY KEY (space, key)
-) WITHOUT ROWID;
-"""
+_SCHEMA = (
+    """CREATE TABLE IF NOT EXISTS kv (
+      space BLOB NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, PRIMARY KEY (space, key)
+    ) WITHOUT ROWID""",
+    "CREATE TABLE usage (space BLOB PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID",
+    "INSERT INTO usage SELECT space, sum(length(key) + length(value)) FROM kv GROUP BY space",
+    """CREATE TRIGGER count_added AFTER INSERT ON kv BEGIN
+      INSERT INTO usage VALUES (new.space, length(new.key) + length(new.value))
+      ON CONFLICT (space) DO UPDATE SET bytes = bytes + excluded.bytes;
+    END""",
+    """CREATE TRIGGER count_replaced AFTER UPDATE ON kv BEGIN
+      UPDATE usage SET bytes = bytes + length(new.value) - length(old.value) WHERE space = new.space;
+    END""",
+    """CREATE TRIGGER count_deleted AFTER DELETE ON kv BEGIN
+      UPDATE usage SET bytes = bytes - length(old.key) - length(old.value) WHERE space = old.space;
+    END""",
+)
+"""`usage` follows `kv` whoever writes: a namespace with millions of keys is never counted through."""
+
 _GET = "SELECT value FROM kv WHERE space = ? AND key = ?"
 _SET = "INSERT INTO kv VALUES (?, ?, ?) ON CONFLICT (space, key) DO UPDATE SET value = excluded.value"
 _ADD = "INSERT INTO kv VALUES (?, ?, ?) ON CONFLICT (space, key) DO NOTHING"
 _SWAP = "UPDATE kv SET value = ?3 WHERE space = ?1 AND key = ?2 AND value = ?4"
 _DELETE = "DELETE FROM kv WHERE space = ? AND key = ?"
-_PAGE = "SELECT key FROM kv WHERE space = ? AND key > ? AND key >= ? AND key < ? ORDER BY key LIMIT ?"
+_PAGE = "SELECT key FROM kv WHERE space = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?"
 _CLEAR = "DELETE FROM kv WHERE space = ? AND key >= ? AND key < ?"
-_USED = "SELECT coalesce(sum(length(key) + length(value)), 0) FROM kv WHERE space = ? AND key <> ?"
+_USED = """SELECT coalesce((SELECT bytes FROM usage WHERE space = ?1), 0)
+  - coalesce((SELECT length(key) + length(value) FROM kv WHERE space = ?1 AND key = ?2), 0)"""
 
 
 class KvCase(StrEnum):
@@ -137,8 +152,8 @@ class KvStore:
     def grow(self, space: bytes, key: bytes, value: bytes) -> None:
         """Count what a write adds to a namespace.  KvRefused `quota` where that is too much.
 
-        The count only grows, whatever is overwritten or deleted; where it meets the limit it is measured
-        anew, without the value that is about to be replaced.
+        The count kept here only grows, whatever is overwritten or deleted; where it meets the limit the true
+        one is read, without the value that is about to be replaced.
         """
         size_bytes = len(key) + len(value)
         used = self._used.get(space)
@@ -161,8 +176,13 @@ class KvStore:
             )
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = NORMAL")
-        run(_SCHEMA)
-        run(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        if version < SCHEMA_VERSION:
+            run("BEGIN IMMEDIATE")
+            if run("PRAGMA user_version").fetchone()[0] < SCHEMA_VERSION:  # nobody was faster
+                for statement in _SCHEMA:
+                    run(statement)
+                run(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            run("COMMIT")
 
 
 class _Space:
@@ -186,14 +206,14 @@ class _Space:
         self._store.change(_DELETE, (self._space, _key(key)))
 
     def list_keys(self, prefix: str) -> tuple[str, ...]:
-        keys = self._keys(_prefix(prefix), b"", MAX_PAGE_KEYS + 1)
+        keys = self._keys(_prefix(prefix), None, MAX_PAGE_KEYS + 1)
         if len(keys) > MAX_PAGE_KEYS:
             raise KvRefused(KvCase.TOO_LARGE, f"more than {MAX_PAGE_KEYS} keys")
         return keys
 
     def list_page(self, prefix: str, cursor: str | None, limit: int) -> tuple[tuple[str, ...], str | None]:
         count = limit if 0 < limit <= MAX_PAGE_KEYS else MAX_PAGE_KEYS
-        keys = self._keys(_prefix(prefix), (cursor or "").encode("utf-8", "replace"), count + 1)
+        keys = self._keys(_prefix(prefix), cursor, count + 1)
         page = keys[:count]
         return page, page[-1] if len(keys) > count else None
 
@@ -209,8 +229,10 @@ class _Space:
             return self._store.change(_ADD, (self._space, name, new)) == 1
         return self._store.change(_SWAP, (self._space, name, new, expected)) == 1
 
-    def _keys(self, prefix: bytes, after: bytes, limit: int) -> tuple[str, ...]:
-        rows = self._store.rows(_PAGE, (self._space, after, prefix, _after(prefix), limit))
+    def _keys(self, prefix: bytes, cursor: str | None, limit: int) -> tuple[str, ...]:
+        past = b"" if cursor is None else cursor.encode("utf-8", "replace") + b"\0"
+        # One lower bound: with two, SQLite seeks by one and walks to the other.
+        rows = self._store.rows(_PAGE, (self._space, max(past, prefix), _after(prefix), limit))
         return tuple(_bytes(row[0]).decode("utf-8") for row in rows)
 
 

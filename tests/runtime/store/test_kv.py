@@ -152,6 +152,53 @@ def test_bounds_are_wide_and_firm(store: KvStore, space: KvSpace, monkeypatch: p
     space.set("other", bytes(600))
 
 
+def test_usage_is_counted_by_the_file_whoever_writes(
+    home: Home, store: KvStore, space: KvSpace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A namespace is never counted through: with a million keys that took 100 ms a call, for everybody."""
+    for key in ("a", "b", "c"):
+        space.set(key, b"1234")
+    space.set("a", b"1")
+    space.cas("b", b"1234", b"")
+    space.delete("c")
+    with KvStore(home.state_db) as other:
+        other.space(DEFAULT_PRINCIPAL, DEMO).set("dd", b"12")
+    name = b"default:capsule:demo"
+    assert store.rows("SELECT space, bytes FROM usage", ()) == [(name, 2 + 1 + 4)]
+    assert store.rows(module._USED, (name, b"dd")) == [(3,)]
+    plan = " ".join(str(row) for row in store.rows(f"EXPLAIN QUERY PLAN {module._USED}", (name, b"dd")))
+    assert ("SCAN kv" in plan, plan.count("SEARCH")) == (False, 2)
+    assert space.clear_prefix("") == 3
+    assert store.rows("SELECT bytes FROM usage", ()) == [(0,)]
+
+
+def test_a_file_of_the_first_schema_is_taken_over_with_its_usage(home: Home) -> None:
+    home.var.mkdir(parents=True)
+    database = sqlite3.connect(home.state_db)
+    database.execute(
+        "CREATE TABLE kv (space BLOB, key BLOB, value BLOB, PRIMARY KEY (space, key)) WITHOUT ROWID"
+    )
+    database.execute("INSERT INTO kv VALUES (?, ?, ?)", (b"default:capsule:demo", b"key", b"value"))
+    database.execute("PRAGMA user_version = 1")
+    database.commit()
+    database.close()
+    for _ in range(2):
+        with KvStore(home.state_db) as store:
+            assert store.space(DEFAULT_PRINCIPAL, DEMO).get("key") == b"value"
+            assert store.rows("SELECT bytes FROM usage", ()) == [(8,)]
+
+
+def test_a_page_starts_at_its_prefix(store: KvStore, space: KvSpace) -> None:
+    for key in ("a", "b1", "b2", "b3", "c"):
+        space.set(key, b"")
+    assert space.list_page("b", None, 2) == (("b1", "b2"), "b2")
+    assert space.list_page("b", "b2", 2) == (("b3",), None)
+    assert space.list_page("b", "a", 2) == (("b1", "b2"), "b2")
+    assert space.list_page("b", "c", 2) == ((), None)
+    plan = " ".join(str(row) for row in store.rows(f"EXPLAIN QUERY PLAN {module._PAGE}", (b"", b"", b"", 1)))
+    assert "key>? AND key<?" in plan  # SQLite's word for both bounds
+
+
 def test_state_survives_closing_and_a_second_process(home: Home) -> None:
     with KvStore(home.state_db) as first, KvStore(home.state_db) as second:
         first.space(DEFAULT_PRINCIPAL, DEMO).set("key", b"value")
