@@ -85,7 +85,7 @@ def _run(
     console.note(f"$ aos logs {bundled.name}")
     records = tuple(read_records([home.capsule_log(DEFAULT_PRINCIPAL, bundled.name)], limit=5))
     for record in records:
-        console.note("  " + " ".join(render_record(record)))
+        console.note("  " + " ".join(render_record(record, None)))
     return {
         "capsule": bundled.name,
         "version": report.installed.version,

@@ -20,7 +20,7 @@ from aos_runtime.home import Home
 from aos_runtime.names import CapsuleName, PrincipalName, parse_capsule_name
 from aos_runtime.store.installed import list_names
 from aos_runtime.store.log_lines import LEVELS, Record
-from aos_runtime.store.log_reader import Filter, find_logs, follow, read_records
+from aos_runtime.store.log_reader import Filter, find_logs, follow, owner_of, read_records
 
 _POLL_S = 0.2
 
@@ -61,7 +61,8 @@ def logs(
     """Show what capsules and the daemon logged, merged by time, read from disk.
 
     Without a name it shows the daemon's log. With --follow it goes on over rotation, waits for a log that
-    does not exist yet, and ends with Ctrl-C. JSON: one object {time, level, origin, message} a line.
+    does not exist yet, and ends with Ctrl-C. JSON: one object {time, level, principal, origin, message} a
+    line.
 
     Examples:
       aos logs my-capsule
@@ -74,12 +75,13 @@ def logs(
     wanted = _read_filter(since, until, level, grep)
     names = [_known_name(home, principal, text, anybody=all_principals) for text in capsules or ()]
     choose = _chooser(home, principal, names, everything=everything, all_principals=all_principals)
+    show = _shower(console, home, principal)
     if following:
-        _follow(console, choose, wanted, lines)
+        _follow(console, show, choose, wanted, lines)
         return
     found = list(_read(choose(), wanted, lines))
     for record in found:
-        _show(console, record)
+        show(record)
     if not found and not any(path.exists() for path in choose()):
         console.note("No log yet.")
 
@@ -146,7 +148,13 @@ def _read(paths: Sequence[Path], wanted: Filter, limit: int | None) -> Iterator[
     )
 
 
-def _follow(console: Console, choose: Callable[[], Sequence[Path]], wanted: Filter, limit: int) -> None:
+def _follow(
+    console: Console,
+    show: Callable[[Record], None],
+    choose: Callable[[], Sequence[Path]],
+    wanted: Filter,
+    limit: int,
+) -> None:
     """The last records, then each new one, none lost and none twice between the two."""
     shown: Counter[Record] = Counter()
     primed = False
@@ -155,7 +163,7 @@ def _follow(console: Console, choose: Callable[[], Sequence[Path]], wanted: Filt
         nonlocal primed
         primed = True
         for record in _read(choose(), wanted, limit):
-            _show(console, record)
+            show(record)
             shown[record] += 1
         if not shown and not any(path.exists() for path in choose()):
             console.note("No log yet; waiting for the first record.")
@@ -172,15 +180,21 @@ def _follow(console: Console, choose: Callable[[], Sequence[Path]], wanted: Filt
         if shown[record]:
             shown[record] -= 1
         elif wanted.until is None or record.time_s <= wanted.until:
-            _show(console, record)
+            show(record)
 
 
-def _show(console: Console, record: Record) -> None:
-    if console.is_json:
-        console.json(record_document(record), compact=True)
-        return
-    moment, level, origin, message = render_record(record)
-    style = level_style(record.level)
-    level = console.paint(level, style) if style else level
-    origin = console.paint(origin, origin_style(record.origin))
-    console.data(f"{console.paint(moment, 'dim')} {level} {origin} {message}")
+def _shower(console: Console, home: Home, caller: PrincipalName) -> Callable[[Record], None]:
+    """A function that prints one record, with whose it is where that is not the caller's own."""
+
+    def show(record: Record) -> None:
+        owner = None if record.log is None else owner_of(home, record.log)
+        if console.is_json:
+            console.json(record_document(record, owner), compact=True)
+            return
+        moment, level, origin, message = render_record(record, None if owner == caller else owner)
+        style = level_style(record.level)
+        level = console.paint(level, style) if style else level
+        origin = console.paint(origin, origin_style(record.origin))
+        console.data(f"{console.paint(moment, 'dim')} {level} {origin} {message}")
+
+    return show

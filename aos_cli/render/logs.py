@@ -6,6 +6,7 @@ import zlib
 from datetime import UTC, datetime
 
 from aos_cli.console import Style, safe
+from aos_runtime.names import PrincipalName
 from aos_runtime.store.log_lines import Record
 
 _ORIGIN_STYLES: tuple[Style, ...] = ("cyan", "magenta", "blue", "green", "yellow")
@@ -34,16 +35,21 @@ def level_style(level: str) -> Style | None:
     return _LEVEL_STYLES.get(level)
 
 
-def render_record(record: Record) -> tuple[str, str, str, str]:
-    """Time, level, origin and message of one line, safe for a terminal; a record stays one line."""
-    return local_time(record.time_s), f"{record.level:<5}", f"[{safe(record.origin)}]", safe(record.message)
+def render_record(record: Record, stranger: PrincipalName | None) -> tuple[str, str, str, str]:
+    """Time, level, origin and message of one line, safe for a terminal; a record stays one line.
+
+    `stranger` is whose capsule it is where that is not the caller.
+    """
+    origin = record.origin if stranger is None else f"{stranger}/{record.origin}"
+    return local_time(record.time_s), f"{record.level:<5}", f"[{safe(origin)}]", safe(record.message)
 
 
-def record_document(record: Record) -> dict[str, object]:
-    """One record of the NDJSON stream; the message is as it was logged."""
+def record_document(record: Record, principal: PrincipalName | None) -> dict[str, object]:
+    """One record of the NDJSON stream; the message is as it was logged.  `principal`: None = the daemon."""
     return {
         "time": utc_time(record.time_s),
         "level": record.level,
+        "principal": principal,
         "origin": record.origin,
         "message": record.message,
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 MAX_LINE_BYTES = 64 * 1024
 DAEMON_ORIGIN = "_daemon"
@@ -32,7 +33,8 @@ class Record:
     """One record.  `message` is as it was logged: escape it before a terminal sees it.
 
     A line that is no record of ours has `is_parsed` False, its whole text as `message`, and the time of the
-    record before it, so that a merge keeps it in its place.
+    record before it, so that a merge keeps it in its place.  `log` is the file that it was read from,
+    whatever rotation it lies in.
     """
 
     time_s: float
@@ -40,6 +42,7 @@ class Record:
     origin: str
     message: str
     is_parsed: bool = True
+    log: Path | None = None
 
 
 def render_line(time_s: float, level: str, origin: str, message: str) -> bytes:
@@ -54,17 +57,19 @@ def render_line(time_s: float, level: str, origin: str, message: str) -> bytes:
     return f"{head}{_cut(text, MAX_LINE_BYTES - len(head) - len(mark))}{mark}".encode()
 
 
-def parse_line(line: bytes, *, after_s: float = 0.0, origin: str = "") -> Record:
+def parse_line(line: bytes, *, after_s: float = 0.0, log: Path | None = None) -> Record:
     """Read one line without its newline; any bytes give a record, bad UTF-8 becomes U+FFFD."""
     text = line.decode("utf-8", "replace")
     match = _LINE.fullmatch(text)
     if match is None or match["level"] not in LEVELS:
-        return Record(time_s=after_s, level="INFO", origin=origin, message=text, is_parsed=False)
+        origin = "" if log is None else log.name.removesuffix(".log")
+        return Record(time_s=after_s, level="INFO", origin=origin, message=text, is_parsed=False, log=log)
     return Record(
         time_s=float(match["time"]),
         level=match["level"],
         origin=match["origin"],
         message=unescape(match["message"]),
+        log=log,
     )
 
 

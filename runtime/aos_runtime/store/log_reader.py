@@ -77,6 +77,13 @@ def find_logs(home: Home, *, principal: PrincipalName | None) -> tuple[LogFile, 
     return tuple(log for name in wanted for log in _logs_of(home, name))
 
 
+def owner_of(home: Home, log: Path) -> PrincipalName | None:
+    """Whose log this is; None for the daemon's.  `log` is one of this home's."""
+    if log == home.daemon_log:
+        return None
+    return DEFAULT_PRINCIPAL if log.parent == home.log else PrincipalName(log.parent.name)
+
+
 def read_records(
     paths: Iterable[Path],
     *,
@@ -199,7 +206,7 @@ class _Tail:
         return [self._parse(line)] if line else []
 
     def _parse(self, line: bytes) -> Record:
-        record = parse_line(line, after_s=self._after_s, origin=_origin(self._path))
+        record = parse_line(line, after_s=self._after_s, log=self._path)
         self._after_s = record.time_s
         return record
 
@@ -213,7 +220,7 @@ def _forwards(path: Path) -> Iterator[Record]:
     after_s = 0.0
     for file in (*_unique_old(path), path):
         for line in _lines(file):
-            record = parse_line(line, after_s=after_s, origin=_origin(path))
+            record = parse_line(line, after_s=after_s, log=path)
             after_s = record.time_s
             yield record
 
@@ -244,16 +251,16 @@ def _dated(lines: Iterable[bytes], path: Path) -> Iterator[Record]:
     """Parse lines from the last to the first; one without a time takes that of the record before it."""
     waiting: list[bytes] = []
     for line in lines:
-        record = parse_line(line, origin=_origin(path))
+        record = parse_line(line, log=path)
         if not record.is_parsed:
             waiting.append(line)
             continue
         for late in waiting:
-            yield parse_line(late, after_s=record.time_s, origin=_origin(path))
+            yield parse_line(late, after_s=record.time_s, log=path)
         waiting.clear()
         yield record
     for late in waiting:
-        yield parse_line(late, origin=_origin(path))
+        yield parse_line(late, log=path)
 
 
 def _lines(path: Path) -> Iterator[bytes]:
@@ -338,10 +345,6 @@ def _line_start(handle: int) -> int:
     size_bytes = os.fstat(handle).st_size
     start = max(0, size_bytes - MAX_PENDING_BYTES)
     return start + os.pread(handle, size_bytes - start, start).rfind(b"\n") + 1
-
-
-def _origin(path: Path) -> str:
-    return path.name.removesuffix(".log")
 
 
 def _logs_of(home: Home, principal: PrincipalName) -> Iterator[LogFile]:

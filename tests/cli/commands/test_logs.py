@@ -93,9 +93,17 @@ def test_another_principal_s_capsule(run_aos: RunAos, logged: Home) -> None:
     assert run_aos("logs", "gamma").status == 1
 
 
+def test_records_of_others_say_whose_they_are(run_aos: RunAos, logged: Home) -> None:
+    others = run_aos("logs", "--all-principals", "--grep", "bob").out
+    assert others.endswith(" INFO  [bob/gamma] of bob\n")
+    assert '"principal":"bob"' in run_aos("logs", "--all-principals", "--grep", "bob", "--json").out
+    assert '"principal":null' in run_aos("logs", "-n", "1", "--json").out
+
+
 def test_records_for_programs_have_utc_times(run_aos: RunAos, logged: Home) -> None:
     assert run_aos("logs", "alpha", "-n", "1", "--json").out == (
-        '{"time":"2027-01-15T08:00:03.000Z","level":"WARN","origin":"alpha","message":"took 17 ms"}\n'
+        '{"time":"2027-01-15T08:00:03.000Z","level":"WARN","principal":"default","origin":"alpha",'
+        '"message":"took 17 ms"}\n'
     )
 
 

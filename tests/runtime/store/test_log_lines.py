@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,7 +67,7 @@ def test_a_record_comes_back(message: str, level: str, milliseconds: int) -> Non
 
 @given(st.binary(max_size=200))
 def test_any_bytes_give_a_record(data: bytes) -> None:
-    record = parse_line(data, after_s=5.0, origin="demo")
+    record = parse_line(data, after_s=5.0, log=Path("demo.log"))
     assert record.is_parsed or (record.time_s, record.level, record.origin) == (5.0, "INFO", "demo")
 
 

@@ -97,7 +97,9 @@ def test_foreign_lines_keep_their_place(log: Path) -> None:
         assert _messages(records) == ["a", "  at frame 1", "  at frame 2", "b"]
         assert [record.time_s for record in records] == [1.0, 1.0, 1.0, 2.0]
         assert [record.is_parsed for record in records] == [True, False, False, True]
-    expected = Record(time_s=1.0, level="INFO", origin="demo", message="  at frame 1", is_parsed=False)
+    expected = Record(
+        time_s=1.0, level="INFO", origin="demo", message="  at frame 1", is_parsed=False, log=log
+    )
     assert expected in list(read_records([log]))
 
 
