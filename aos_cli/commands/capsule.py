@@ -19,11 +19,11 @@ from aos_cli.render.capsules import (
 )
 from aos_cli.render.units import plural
 from aos_runtime.capsule.manifest import MANIFEST_FILE
+from aos_runtime.capsule.manifest_text import MAX_MANIFEST_BYTES
 from aos_runtime.errors import Corrupt
 from aos_runtime.store.env import read_env
 from aos_runtime.store.files import read_bounded
 from aos_runtime.store.installed import (
-    MAX_MANIFEST_BYTES,
     Broken,
     Installed,
     check_installed,
