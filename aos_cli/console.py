@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -37,6 +38,7 @@ _BIDI = frozenset(
     "\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
 )
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_RUN_OF_SPACES = re.compile("  +")
 _MAX_ANSWER = 64 * 1024
 
 
@@ -65,6 +67,16 @@ def safe(text: str, *, keep_lines: bool = False) -> str:
         else:
             out.append(character)
     return "".join(out)
+
+
+def plain(text: str) -> str:
+    """`text` in ASCII without a run of spaces, what is not so escaped: it looks like nothing but itself.
+
+    For what a person agrees to: enough spaces would wrap a line and put words where ours stand, and letters
+    of other scripts look like those of a known name.
+    """
+    escaped = text.encode("ascii", "backslashreplace").decode("ascii")
+    return _RUN_OF_SPACES.sub(lambda run: " " + "\\x20" * (len(run[0]) - 1), safe(escaped))
 
 
 def wants_color(choice: ColorChoice | None, environ: Mapping[str, str], *, is_terminal: bool) -> bool:

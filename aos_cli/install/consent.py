@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from aos_cli.console import Console, safe
+from aos_cli.console import Console, plain, safe
 from aos_cli.render.capsules import permission_lines
 from aos_cli.render.units import short_digest
 from aos_runtime.capsule.capability import Capabilities
@@ -76,12 +76,9 @@ def describe_request(stage: Stage) -> str:
     ]
     unknown = stage.manifest.unknown_capabilities
     if unknown:
-        lines += ["", f"Capabilities that this aos does not know, and does not grant: {_names(unknown)}"]
+        names = ", ".join(map(plain, unknown))
+        lines += ["", f"Capabilities that this aos does not know, and does not grant: {names}"]
     return "\n".join(lines)
-
-
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(safe(name) for name in names)
 
 
 def _from_version(stage: Stage) -> str:
@@ -95,7 +92,7 @@ def _asked_lines(asks: Capabilities, requests: Sequence[str], *, again: bool) ->
     lines = [title]
     if not asks.is_empty():
         lines += permission_lines(asks)
-    return [*lines, *(f"  - {safe(request)}" for request in requests)]
+    return [*lines, *(f"  - {plain(request)}" for request in requests)]
 
 
 def obtain_consent(stage: Stage, answers: Answers, console: Console) -> bool:

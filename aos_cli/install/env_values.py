@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from aos_cli import environment
 from aos_cli.console import Console, safe
+from aos_cli.render.table import one_line
 from aos_cli.suggest import did_you_mean, nearest_names
 from aos_runtime.capsule.manifest import EnvRow, Manifest
 from aos_runtime.capsule.manifest_values import RESERVED_ENV_KEY
@@ -206,7 +207,7 @@ def make_asker(console: Console) -> Callable[[EnvRow], str] | None:
         return None
 
     def ask(row: EnvRow) -> str:
-        question = safe(row.request or row.description or f"Value of {row.key}")
+        question = safe(one_line(row.request or row.description or f"Value of {row.key}"))
         if row.enum_values:
             question += f" ({', '.join(safe(value) for value in row.enum_values)})"
         default = None if row.default is None or row.is_secret else _shown(row.default)

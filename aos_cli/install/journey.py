@@ -16,7 +16,7 @@ from aos_cli.build.scaffold import list_kinds
 from aos_cli.console import Console
 from aos_cli.install.activation import Activated, activate, reload_capsule
 from aos_cli.install.consent import Answers, is_trusted, obtain_consent
-from aos_cli.install.env_values import Collected, collect_env, make_asker
+from aos_cli.install.env_values import Collected, collect_env, make_asker, variable_name
 from aos_cli.render.capsules import permission_documents
 from aos_runtime.errors import AosError
 from aos_runtime.home import Home
@@ -138,6 +138,12 @@ def _approval(origin: Provenances, *, approved: bool) -> ApprovalSource:
 
 
 def _collect(stage: Stage, order: Order, console: Console) -> Collected:
+    for row in stage.manifest.env:
+        if row.is_secret and row.key in order.variables:
+            console.warn(
+                f"{row.key} is a secret, and other users of this machine can read a command line; "
+                f"set {variable_name(row.key)} instead, and change the secret if others may have seen it"
+            )
     return collect_env(
         stage.manifest,
         variables=order.variables,

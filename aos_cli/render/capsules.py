@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from aos_cli.console import safe
+from aos_cli.console import plain, safe
 from aos_cli.render.table import Column, one_line, render_table
 from aos_cli.render.units import UNKNOWN, short_digest
 from aos_runtime.capsule.capability import Capabilities, permissions
@@ -124,9 +124,15 @@ def permission_lines(capabilities: Capabilities, *, indent: str = "  ") -> list[
     for one in permissions(capabilities):
         lines.append(f"{indent}- {one.action}")
         if one.scope:
-            lines.append(f"{indent}  Scope: {', '.join(safe(scope) for scope in one.scope)}")
+            lines.append(f"{indent}  Scope: {', '.join(map(_scope, one.scope))}")
         lines.append(f"{indent}  Impact: {one.impact}")
     return lines or [f"{indent}(none)"]
+
+
+def _scope(entry: str) -> str:
+    """One entry, in quotes where it could be taken for several."""
+    text = plain(entry)
+    return '"' + text.replace('"', '\\"') + '"' if set(text) & set(' ,"') else text
 
 
 def show_document(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aos_cli.console import Console, safe, wants_color
+from aos_cli.console import Console, plain, safe, wants_color
 from aos_runtime.errors import Unavailable
 
 HOSTILE = "\x1b]0;title\x07\x1b[2K\r\x00\x7f\x9b31m\u202eevil\u2066\u200f\ud800"
@@ -135,3 +135,19 @@ def test_progress_without_a_terminal_is_one_line(capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(("columns", "width"), [("120", 120), ("", None), ("x", None), ("0", None)])
 def test_width_is_columns_or_none_where_stdout_is_no_terminal(columns: str, width: int | None) -> None:
     assert Console(environ={"COLUMNS": columns}).width == width
+
+
+def test_plain_text_looks_like_nothing_but_itself() -> None:
+    wrapped = "api.example.com" + " " * 3 + "Signed by:  this home"
+    assert plain(wrapped) == "api.example.com \\x20\\x20Signed by: \\x20this home"
+    assert plain("\u0430pi.org") == "\\u0430pi.org"
+    assert plain("a\u3000b\u2800c\u3164d\x1b[2J\ne") == "a\\u3000b\\u2800c\\u3164d\\x1b[2J\\ne"
+    assert plain("npx -y files") == "npx -y files"
+
+
+@given(st.text())
+def test_plain_text_is_short_of_everything_that_moves_a_cursor(text: str) -> None:
+    shown = plain(text)
+    assert shown.isascii()
+    assert shown.isprintable() or not shown
+    assert "  " not in shown

@@ -90,6 +90,29 @@ def test_what_was_built_here_but_asks_for_more_needs_a_yes(run_aos: RunAos, home
     assert (again.status, again.err) == (0, "Activating demo 0.1.0 ...\n✓ Installed demo 0.1.0 again.\n")
 
 
+def test_what_is_asked_for_cannot_pose_as_our_words(run_aos: RunAos) -> None:
+    """Enough spaces would wrap the line, and a comma would pose as the end of an entry."""
+    spaces = " " * 200
+    refused = run_aos(
+        "capsule",
+        "install",
+        unsigned(extra=f'\n[capabilities]\nnet = ["a.org{spaces}Signed by: you", "b, c"]\n'),
+    )
+    escaped = " " + "\\x20" * 199
+    assert f'    Scope: "a.org{escaped}Signed by: you", "b, c"\n' in refused.err
+
+
+def test_a_secret_on_the_command_line_is_taken_with_a_warning(
+    run_aos: RunAos, home: Home, seed: bytes
+) -> None:
+    archive = signed(seed, extra='\n[env.TOKEN]\ntype = "secret"\n')
+    ended = run_aos("capsule", "install", archive, "--var", "TOKEN=hush")
+    assert (ended.status, ended.out) == (0, "")
+    assert "TOKEN is a secret, and other users of this machine can read a command line" in ended.err
+    assert "set AOS_VAR_TOKEN instead" in ended.err
+    assert "hush" not in ended.err
+
+
 def test_what_is_unsigned_needs_an_approval_that_yes_is_not(run_aos: RunAos, home: Home) -> None:
     archive = unsigned()
     plain = run_aos("capsule", "install", archive)
