@@ -93,18 +93,13 @@ def test_what_was_built_here_but_asks_for_more_needs_a_yes(run_aos: RunAos, home
 def test_what_is_asked_for_cannot_pose_as_our_words(run_aos: RunAos) -> None:
     """Enough spaces would wrap the line, and a comma would pose as the end of an entry."""
     spaces = " " * 200
-    refused = run_aos(
-        "capsule",
-        "install",
-        unsigned(extra=f'\n[capabilities]\nnet = ["a.org{spaces}Signed by: you", "b, c"]\n'),
-    )
+    entries = f"""["a.org{spaces}Signed by: you", "b, c", 'd", "e']"""
+    refused = run_aos("capsule", "install", unsigned(extra=f"\n[capabilities]\nnet = {entries}\n"))
     escaped = " " + "\\x20" * 199
-    assert f'    Scope: "a.org{escaped}Signed by: you", "b, c"\n' in refused.err
+    assert f"""    Scope: "a.org{escaped}Signed by: you", "b, c", "d\\", \\"e"\n""" in refused.err
 
 
-def test_a_secret_on_the_command_line_is_taken_with_a_warning(
-    run_aos: RunAos, home: Home, seed: bytes
-) -> None:
+def test_a_secret_on_the_command_line_is_taken_with_a_warning(run_aos: RunAos, seed: bytes) -> None:
     archive = signed(seed, extra='\n[env.TOKEN]\ntype = "secret"\n')
     ended = run_aos("capsule", "install", archive, "--var", "TOKEN=hush")
     assert (ended.status, ended.out) == (0, "")
