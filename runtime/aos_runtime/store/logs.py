@@ -36,6 +36,9 @@ MAX_FILE_BYTES = 10 * 1024 * 1024
 MAX_TOTAL_BYTES = 256 * 1024 * 1024
 MAX_OLD_FILES = 7
 MAX_OPEN_FILES = 64
+COPIES_A_MINUTE = 60
+MAX_COPY_CHARACTERS = 4096
+"""Bounds of what one capsule's errors put into the daemon's log, so that no guest pushes its history out."""
 PACKED_SUFFIX = ".zst"
 _STAMP = "%Y%m%dT%H%M%S.%fZ"
 _DAY_S = 86_400
@@ -59,18 +62,23 @@ class LogSink:
         self._paths: dict[tuple[PrincipalName, CapsuleName], Path] = {}
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
+        self._copies: dict[Path, tuple[int, int]] = {}
+        """By log of a capsule: a minute, and how many of its errors went to the daemon's log in it."""
         self.dropped = 0
         self.trouble: str | None = None
 
     def append(self, principal: PrincipalName, capsule: CapsuleName, level: str, message: str) -> None:
-        """Write one record of a guest; ERROR goes to the daemon's log as well.  Never raises."""
+        """Write one record of a guest; ERROR goes to the daemon's log as well, bounded.  Never raises."""
         word = _level(level)
         now_s = self._clock()
-        line = render_line(now_s, word, capsule, message)
-        self._write(self._path_of(principal, capsule), line, now_s)
-        if word == "ERROR":
+        path = self._path_of(principal, capsule)
+        self._write(path, render_line(now_s, word, capsule, message), now_s)
+        if word == "ERROR" and (left := self._copies_left(path, now_s)):
             origin = capsule if principal == DEFAULT_PRINCIPAL else f"{principal}/{capsule}"
-            self._write(self._home.daemon_log, render_line(now_s, word, origin, message), now_s)
+            text = message[:MAX_COPY_CHARACTERS]
+            if left == 1:
+                text = f"more than {COPIES_A_MINUTE - 1} errors a minute; the rest is in its own log"
+            self._write(self._home.daemon_log, render_line(now_s, word, origin, text), now_s)
 
     def daemon(self, level: str, message: str) -> None:
         """Write one record of the daemon itself.  Never raises."""
@@ -93,6 +101,15 @@ class LogSink:
         if path is None:
             path = self._paths[principal, capsule] = self._home.capsule_log(principal, capsule)
         return path
+
+    def _copies_left(self, path: Path, now_s: float) -> int:
+        """How many errors of this capsule, this one included, may still be copied in this minute."""
+        this_minute = int(now_s // 60)
+        with self._lock:
+            minute, count = self._copies.get(path, (this_minute, 0))
+            count = count if minute == this_minute else 0
+            self._copies[path] = (this_minute, count + 1)
+        return max(0, COPIES_A_MINUTE - count)
 
     def _write(self, path: Path, line: bytes, now_s: float) -> None:
         with self._lock:

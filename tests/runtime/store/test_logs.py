@@ -62,6 +62,22 @@ def test_records_go_to_the_file_of_their_capsule_and_principal(home: Home, sink:
     assert live.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_flood_of_errors_does_not_push_out_the_daemons_history(
+    home: Home, sink: LogSink, live: Path, clock: Clock
+) -> None:
+    sink.daemon("info", "started")
+    for _ in range(200):
+        sink.append(DEFAULT_PRINCIPAL, DEMO, "error", "x" * 50_000)
+    sink.append(DEFAULT_PRINCIPAL, CapsuleName("other"), "error", "mine")
+    clock.now_s += 60
+    sink.append(DEFAULT_PRINCIPAL, DEMO, "error", "a minute later")
+    copied = _messages(home.daemon_log)
+    assert (copied[0], copied[-2:]) == ("started", ["mine", "a minute later"])
+    assert copied[1:60] == ["x" * module.MAX_COPY_CHARACTERS] * 59
+    assert copied[60:-2] == ["more than 59 errors a minute; the rest is in its own log"]
+    assert len(_messages(live)) == 201
+
+
 def test_log_07_an_error_of_a_guest_reaches_the_daemons_log(home: Home, sink: LogSink, live: Path) -> None:
     sink.append(DEFAULT_PRINCIPAL, DEMO, "error", "capsule panic at src/lib.rs:7")
     sink.append(PrincipalName("alice"), DEMO, "error", "boom")
