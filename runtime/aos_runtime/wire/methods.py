@@ -44,8 +44,10 @@ class Method(NamedTuple):
 
 
 _RELOADS_PER_MINUTE = 14
-_ONE_RELOAD_PER_MINUTE = 120
-"""The published 14 would refuse the fifteenth `aos capsule install` of a minute (docs/differences.md)."""
+_CHANGES_PER_MINUTE = 120
+"""The published 14 would refuse the fifteenth `aos capsule install` of a minute, and leave the fifteenth capsule
+that `aos capsule remove` took away serving (docs/differences.md).
+"""
 
 METHODS: dict[str, Method] = {
     method.name: method
@@ -58,8 +60,8 @@ METHODS: dict[str, Method] = {
         Method("GetStatus", "status", "system:status"),
         Method("Shutdown", "shutdown", "system:shutdown", None, 1),
         Method("ReloadCapsules", "reload_capsules", "capsule:reload", None, _RELOADS_PER_MINUTE),
-        Method("ReloadCapsule", "reload_capsule", "self:capsule:reload", None, _ONE_RELOAD_PER_MINUTE),
-        Method("UnloadCapsule", "unload_capsule", "self:capsule:remove", None, _RELOADS_PER_MINUTE),
+        Method("ReloadCapsule", "reload_capsule", "self:capsule:reload", None, _CHANGES_PER_MINUTE),
+        Method("UnloadCapsule", "unload_capsule", "self:capsule:remove", None, _CHANGES_PER_MINUTE),
         Method("RemoveCapsule", "remove_capsule", "self:capsule:remove", None, _RELOADS_PER_MINUTE),
         Method("PromoteWorkspace", "promote_workspace", "self:workspace:promote", None, _RELOADS_PER_MINUTE),
         Method(

@@ -250,7 +250,7 @@ def test_rates_are_the_published_ones_but_for_one_reload() -> None:
         "Shutdown": 1,
         "ReloadCapsules": 14,
         "ReloadCapsule": 120,
-        "UnloadCapsule": 14,
+        "UnloadCapsule": 120,
         "RemoveCapsule": 14,
         "PromoteWorkspace": 14,
         "RollbackWorkspace": 14,
