@@ -307,6 +307,7 @@ def _explain(path: Path, error: sqlite3.DatabaseError) -> AosError:
     return Unavailable(
         "state-unavailable",
         f"cannot open {path}: {error}",
-        hint="check that this user may write the folder and that no other program holds the file",
+        hint="check that this user may write the folder, that the disk has space and that no other program "
+        "holds the file",
         path=str(path),
     )
