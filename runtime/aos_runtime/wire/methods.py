@@ -45,8 +45,8 @@ class Method(NamedTuple):
 
 _RELOADS_PER_MINUTE = 14
 _CHANGES_PER_MINUTE = 120
-"""The published 14 would refuse the fifteenth `aos capsule install` of a minute, and leave the fifteenth capsule
-that `aos capsule remove` took away serving (docs/differences.md).
+"""The published 14 would refuse the fifteenth `aos capsule install` of a minute, and leave the fifteenth
+capsule that `aos capsule remove` took away serving (docs/differences.md).
 """
 
 METHODS: dict[str, Method] = {

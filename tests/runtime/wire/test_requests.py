@@ -245,7 +245,7 @@ def test_the_method_tables_hold_together() -> None:
     assert not any(method.suffix == "tools" for method in METHODS.values())
 
 
-def test_rates_are_the_published_ones_but_for_one_reload() -> None:
+def test_rates_are_the_published_ones_but_for_changes_of_one_capsule() -> None:
     assert {name: method.rate_per_minute for name, method in METHODS.items() if method.rate_per_minute} == {
         "Shutdown": 1,
         "ReloadCapsules": 14,
