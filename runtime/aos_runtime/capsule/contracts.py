@@ -18,7 +18,6 @@ OPAQUE = "opaque"
 CONTRACTS_PACKAGE = "astrid:contracts"
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
-_PACKAGE = re.compile(r"\bpackage\s+([a-z0-9:-]+)")
 _INTERFACE = re.compile(r"\binterface\s+%?([a-z][a-z0-9-]*)\s*\{")
 _DEFINITION = re.compile(r"(?<![\w-])(?:record|variant|enum|flags|resource|type)\s+%?([a-z][a-z0-9-]*)")
 _USE = re.compile(r"\buse\s+[^;{]*\.\{([^}]*)\}")

@@ -44,11 +44,6 @@ def open_home(home: Home, *, create: bool) -> None:
         _check_foreign(home, _read_layout(home))
 
 
-def home_exists(home: Home) -> bool:
-    """Whether something was ever written to this home."""
-    return home.layout_file.is_file()
-
-
 def _read_layout(home: Home) -> str | None:
     data = read_optional(home.layout_file, MAX_LAYOUT_BYTES)
     return None if data is None else data.decode("utf-8", "replace").strip()

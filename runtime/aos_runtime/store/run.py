@@ -42,7 +42,6 @@ LOCK_WAIT_S = 2.0
 """A reader that asks whether the lock is free holds it for an instant; a starting daemon waits that out."""
 
 PROBE_TIMEOUT_S = 1.0
-_TOKEN = re.compile(r"[0-9a-f]{64}")
 _NONCE = re.compile(r"[0-9a-f]{32}")
 
 
@@ -170,29 +169,6 @@ def observe(home: Home) -> Observation:
 def read_process(home: Home) -> ProcessRecord | None:
     """The recorded daemon process, None where there is none or the file is no pid file."""
     return _read_pid(home)[0]
-
-
-def read_token(home: Home) -> str:
-    """The running daemon's token.  Unavailable `daemon-not-running`, Corrupt `token-damaged`."""
-    data = read_optional(home.token_file, MAX_RUN_FILE_BYTES)
-    if data is None:
-        raise Unavailable("daemon-not-running", "no daemon runs on this home", hint="start it: aos start")
-    token = data.decode("ascii", "replace").strip()
-    if not _TOKEN.fullmatch(token):
-        raise Corrupt(
-            "token-damaged",
-            f"{home.token_file} does not hold a token",
-            hint="restart the daemon: aos restart",
-            path=str(home.token_file),
-        )
-    return token
-
-
-def read_ready(home: Home) -> str | None:
-    """The workspace fingerprint of the ready file, None where no daemon is ready."""
-    data = read_optional(home.ready_file, MAX_RUN_FILE_BYTES)
-    version, _, value = (data or b"").decode("ascii", "replace").strip().partition(":")
-    return value if version == READY_VERSION and value else None
 
 
 def fingerprint(workspace: Path) -> str:

@@ -10,7 +10,7 @@ from aos_runtime.errors import AosError, Conflict, Denied, Unavailable
 from aos_runtime.home import Home
 from aos_runtime.store import layout
 from aos_runtime.store.files import FileLock
-from aos_runtime.store.layout import home_exists, open_home
+from aos_runtime.store.layout import open_home
 from tests.runtime.store.conftest import names
 
 
@@ -25,7 +25,6 @@ def test_creating_writes_the_layout_file_and_opens_again(home: Home) -> None:
     open_home(home, create=True)
     assert home.layout_file.read_text() == "aos-1\n"
     assert home.state.stat().st_mode & 0o777 == 0o700
-    assert home_exists(home)
     before = _tree(home.root)
     open_home(home, create=True)
     open_home(home, create=False)
@@ -34,7 +33,6 @@ def test_creating_writes_the_layout_file_and_opens_again(home: Home) -> None:
 
 def test_lst_14_looking_at_a_home_that_does_not_exist_creates_nothing(home: Home, tmp_path: Path) -> None:
     open_home(home, create=False)
-    assert not home_exists(home)
     assert names(tmp_path) == []
 
 
@@ -92,7 +90,7 @@ def test_a_home_that_another_process_creates_meanwhile_is_no_foreign_one(
 
     monkeypatch.setattr(layout, "list_folder", create_first)
     open_home(home, create=True)
-    assert home_exists(home)
+    assert home.layout_file.is_file()
 
 
 def test_settings_may_be_written_before_the_first_start(home: Home) -> None:
@@ -100,7 +98,7 @@ def test_settings_may_be_written_before_the_first_start(home: Home) -> None:
     home.state.chmod(0o700)
     home.config_file.write_text("")
     open_home(home, create=True)
-    assert home_exists(home)
+    assert home.layout_file.is_file()
 
 
 def test_a_killed_creation_is_completed(home: Home) -> None:
