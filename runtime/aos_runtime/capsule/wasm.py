@@ -8,14 +8,12 @@ Source: host-abi.md 2.1, 2.2, 4; architecture decision on stub exports; cases BL
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import Enum
 
-from aos_runtime.capsule.wasm_bytes import Cursor, malformed
+from aos_runtime.capsule.wasm_bytes import COMPONENT_HEADER, Cursor, malformed, read_sections
 from aos_runtime.capsule.wasm_calls import Calls, read_calls
 from aos_runtime.capsule.wasm_core import CoreImport, CoreModule, read_core
 
-COMPONENT_HEADER = b"\0asm\x0d\0\x01\0"
 LIFECYCLE_EXPORTS = ("run", "astrid-install", "astrid-upgrade")
 
 _TEXT_SAMPLE_BYTES = 512
@@ -59,8 +57,8 @@ def component_imports(data: bytes) -> tuple[str, ...]:
     Corrupt `wasm-malformed`.
     """
     names = []
-    for section in _sections_of(data, _SECTION_IMPORT):
-        for _ in range(section.count()):
+    for kind, section in read_sections(data, COMPONENT_HEADER):
+        for _ in range(section.count() if kind == _SECTION_IMPORT else 0):
             name = _extern_name(section)
             if _skip_extern_type(section) != _SORT_TYPE:
                 names.append(name)
@@ -133,18 +131,6 @@ def _behind_wrappers(module: CoreModule, index: int) -> int:
             break
         index = calls.targets[0]
     return index
-
-
-def _sections_of(data: bytes, wanted: int) -> Iterator[Cursor]:
-    return (section for kind, section in _sections(Cursor(data)) if kind == wanted)
-
-
-def _sections(cursor: Cursor) -> Iterator[tuple[int, Cursor]]:
-    if cursor.inner(min(cursor.left, len(COMPONENT_HEADER))).rest() != COMPONENT_HEADER:
-        raise malformed("it is not a component")
-    while cursor.left:
-        kind = cursor.byte()
-        yield kind, cursor.inner(cursor.unsigned())
 
 
 def _extern_name(cursor: Cursor) -> str:

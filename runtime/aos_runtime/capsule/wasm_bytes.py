@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from aos_runtime.errors import Corrupt
 
+CORE_HEADER = b"\0asm\x01\0\0\0"
+COMPONENT_HEADER = b"\0asm\x0d\0\x01\0"
 MAX_NAME_BYTES = 4096
 _U32_BYTES = 5
 _S64_BYTES = 10
@@ -79,6 +83,16 @@ class Cursor:
             return data.decode("utf-8")
         except UnicodeDecodeError as error:
             raise malformed(f"the name before byte {self.at} is not UTF-8") from error
+
+
+def read_sections(data: bytes, header: bytes) -> Iterator[tuple[int, Cursor]]:
+    """The sections of a binary that starts with `header`: id and content.  Corrupt `wasm-malformed`."""
+    if not data.startswith(header):
+        raise malformed(f"it is not a {'component' if header == COMPONENT_HEADER else 'core module'}")
+    cursor = Cursor(data, len(header))
+    while cursor.left:
+        kind = cursor.byte()
+        yield kind, cursor.inner(cursor.unsigned())
 
 
 def malformed(what: str) -> Corrupt:

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from aos_runtime.capsule.wasm_bytes import Cursor, malformed
-
-CORE_HEADER = b"\0asm\x01\0\0\0"
+from aos_runtime.capsule.wasm_bytes import CORE_HEADER, Cursor, malformed, read_sections
 
 _TYPES, _IMPORTS, _FUNCTIONS, _EXPORTS, _CODE = 1, 2, 3, 7, 10
 _FUNCTION_TYPE = 0x60
@@ -61,9 +59,7 @@ class CoreModule:
 
 def read_core(data: bytes) -> CoreModule:
     """Read a core module.  Corrupt `wasm-malformed` where a section cannot be followed."""
-    if not data.startswith(CORE_HEADER):
-        raise malformed("it is not a core module")
-    sections = dict(_sections(Cursor(data, len(CORE_HEADER))))
+    sections = dict(read_sections(data, CORE_HEADER))
 
     def section(kind: int) -> Cursor:
         return sections.get(kind, Cursor(b"\0"))
@@ -83,12 +79,6 @@ def skip_value_type(cursor: Cursor) -> None:
     """Step over a value type."""
     if cursor.byte() in (0x63, 0x64):  # a reference, whose heap type follows
         cursor.skip_number()
-
-
-def _sections(cursor: Cursor) -> Iterator[tuple[int, Cursor]]:
-    while cursor.left:
-        kind = cursor.byte()
-        yield kind, cursor.inner(cursor.unsigned())
 
 
 def _signatures(section: Cursor) -> Iterator[tuple[int, int]]:

@@ -11,35 +11,24 @@ the lane for those is not built yet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wasmtime import Engine, WasmtimeError
 from wasmtime import component as wc
 
-from aos_runtime.capsule.wasm_bytes import Cursor, malformed
+from aos_runtime.capsule.wasm_bytes import COMPONENT_HEADER, CORE_HEADER, malformed, read_sections
 from aos_runtime.errors import InvalidInput
 from aos_runtime.host import wit
 from aos_runtime.host.read_types import read_signature
 
 HOOK_EXPORT = "astrid-hook-trigger"
 
-_COMPONENT_PREAMBLE = b"\0asm\x0d\0\x01\0"
-_CORE_PREAMBLE = b"\0asm\x01\0\0\0"
 _CORE_MODULE, _NESTED_COMPONENT = 1, 4
 _EXPORTS, _CODE = 7, 10
 _TRAP_BODY = b"\x03\0\0\x0b"
 """Size 3, no locals, `unreachable`, `end`."""
 _HINT_REBUILD = "build the capsule with `aos capsule build`"
-
-
-@dataclass(frozen=True, slots=True)
-class _Section:
-    """One section: its id and where its content lies."""
-
-    kind: int
-    content: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +47,9 @@ def take_apart(engine: Engine, component: bytes) -> Parts:
     InvalidInput `component-*` or `import-*` for a component that cannot run here, Corrupt
     `wasm-malformed` for bytes that are no component.
     """
-    sections = list(_sections(component, _COMPONENT_PREAMBLE))
-    core = _own_module(component, sections)
-    hollow = _hollow_out(component, sections)
+    sections = [(kind, section.rest()) for kind, section in read_sections(component, COMPONENT_HEADER)]
+    core = _own_module(sections)
+    hollow = _hollow_out(sections)
     try:
         described = wc.Component(engine, hollow)
     except WasmtimeError as error:
@@ -72,11 +61,10 @@ def take_apart(engine: Engine, component: bytes) -> Parts:
         described.close()
 
 
-def _own_module(component: bytes, sections: list[_Section]) -> bytes:
+def _own_module(sections: list[tuple[int, bytes]]) -> bytes:
     """The one core module that is not glue."""
-    modules = [component[s.content : s.end] for s in sections if s.kind == _CORE_MODULE]
-    own = [module for module in modules if not _is_glue(module)]
-    if len(own) == 1 and all(s.kind != _NESTED_COMPONENT for s in sections):
+    own = [content for kind, content in sections if kind == _CORE_MODULE and not _is_glue(content)]
+    if len(own) == 1 and all(kind != _NESTED_COMPONENT for kind, _ in sections):
         return own[0]
     raise InvalidInput(
         "component-several-modules",
@@ -91,25 +79,22 @@ def _is_glue(module: bytes) -> bool:
     return all(name.isdigit() or name == "$imports" for name in _export_names(module))
 
 
-def _hollow_out(component: bytes, sections: list[_Section]) -> bytes:
+def _hollow_out(sections: list[tuple[int, bytes]]) -> bytes:
     """The component with every core function's body replaced by a trap."""
-    out = [_COMPONENT_PREAMBLE]
-    for section in sections:
-        content = component[section.content : section.end]
-        if section.kind == _CORE_MODULE:
-            content = _hollow_module(content)
-        out.append(_section_bytes(section.kind, content))
+    out = [COMPONENT_HEADER]
+    for kind, content in sections:
+        out.append(_section_bytes(kind, _hollow_module(content) if kind == _CORE_MODULE else content))
     return b"".join(out)
 
 
 def _hollow_module(module: bytes) -> bytes:
-    out = [_CORE_PREAMBLE]
-    for section in _sections(module, _CORE_PREAMBLE):
-        content = module[section.content : section.end]
-        if section.kind == _CODE:
-            count = Cursor(content).count()
+    out = [CORE_HEADER]
+    for kind, section in read_sections(module, CORE_HEADER):
+        content = section.rest()
+        if kind == _CODE:
+            count = section.count()
             content = _encode_size(count) + _TRAP_BODY * count
-        out.append(_section_bytes(section.kind, content))
+        out.append(_section_bytes(kind, content))
     return b"".join(out)
 
 
@@ -160,26 +145,14 @@ def refused_import(interface: str, name: str | None) -> InvalidInput:
     )
 
 
-def _sections(data: bytes, preamble: bytes) -> Iterator[_Section]:
-    if not data.startswith(preamble):
-        raise malformed("it does not start as a component or module must")
-    cursor = Cursor(data, len(preamble))
-    while cursor.left:
-        kind = cursor.byte()
-        content = cursor.inner(cursor.unsigned())
-        yield _Section(kind, content.at, content.end)
-
-
 def _export_names(module: bytes) -> list[str]:
     """The export names of a core module; function bodies are not looked at."""
     names = []
-    for section in _sections(module, _CORE_PREAMBLE):
-        if section.kind == _EXPORTS:
-            cursor = Cursor(module, section.content, section.end)
-            for _ in range(cursor.count()):
-                names.append(cursor.text())
-                cursor.skip(1)
-                cursor.unsigned()
+    for kind, section in read_sections(module, CORE_HEADER):
+        for _ in range(section.count() if kind == _EXPORTS else 0):
+            names.append(section.text())
+            section.skip(1)
+            section.unsigned()
     return names
 
 
