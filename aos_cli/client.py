@@ -11,6 +11,7 @@ import errno
 import functools
 import os
 import socket
+import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -149,7 +150,29 @@ def connect(home: Home, principal: PrincipalName, *, workspace: Path | None = No
         raise
 
 
+def _check_socket_folder(home: Home) -> None:
+    """Denied where another user made the folder in /tmp that a deep home has its socket in.
+
+    The token and the signed call that follow are for this user's own daemon.
+    """
+    folder = home.socket.parent
+    if folder == home.run:
+        return
+    try:
+        facts = folder.lstat()
+    except OSError:
+        return  # connecting says why
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid() or facts.st_mode & 0o022:
+        raise Denied(
+            "socket-foreign",
+            f"{folder} was made by another user, or others may write to it",
+            hint="remove it, or set AOS_HOME to a shorter path",
+            path=str(folder),
+        )
+
+
 def _open_socket(home: Home) -> socket.socket:
+    _check_socket_folder(home)
     stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     stream.settimeout(CONNECT_TIMEOUT_S)
     try:

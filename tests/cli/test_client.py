@@ -12,7 +12,7 @@ import pytest
 from aos_cli import client
 from aos_cli.client import connect
 from aos_runtime import AOS_VERSION
-from aos_runtime.errors import AosError
+from aos_runtime.errors import AosError, Denied, Unavailable
 from aos_runtime.home import Home
 from aos_runtime.names import DEFAULT_PRINCIPAL, PrincipalName
 from tests.cli.conftest import RunAos
@@ -143,6 +143,24 @@ def test_dmn_17_a_daemon_of_another_protocol_names_both_versions(short_home: Hom
     assert refused.value.code == "protocol-version"
     assert AOS_VERSION in refused.value.message and "2099.1.1" in refused.value.message
     assert refused.value.hint == "run `aos restart`"
+
+
+def test_a_socket_in_a_folder_that_others_may_write_to_gets_no_token(tmp_path: Path) -> None:
+    """In /tmp anybody can make the folder first, and would be handed the token and the calls."""
+    deep = Home(tmp_path / ("d" * 120))
+    folder = deep.socket.parent
+    assert folder != deep.run
+    folder.mkdir(mode=0o700)
+    try:
+        folder.chmod(0o777)
+        with pytest.raises(Denied) as caught:
+            connect(deep, DEFAULT_PRINCIPAL)
+        assert caught.value.code == "socket-foreign"
+        folder.chmod(0o700)
+        with pytest.raises(Unavailable, match="not running"):
+            connect(deep, DEFAULT_PRINCIPAL)
+    finally:
+        folder.rmdir()
 
 
 def test_dmn_03_a_connection_that_breaks_is_no_stopped_daemon(short_home: Home) -> None:
