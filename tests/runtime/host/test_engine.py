@@ -15,6 +15,7 @@ from wasmtime import WasmtimeError
 
 from aos_runtime.errors import LimitExceeded
 from aos_runtime.host import EngineSettings, GuestTrap, HostEngine, Instance
+from aos_runtime.host import engine as engine_module
 from tests.support.guests import CONTINUE, Recorder, code_of, guest_text, publish_call
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -90,6 +91,21 @@ def test_a_pause_ends_by_itself_or_is_cut_short() -> None:
     assert engine.pause(0.001)
     engine.close()
     assert not engine.pause(60)
+
+
+def test_only_so_many_may_sleep_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "MAX_SLEEPERS", 1)
+    engine = HostEngine()
+    ends: list[bool] = []
+    thread = threading.Thread(target=lambda: ends.append(engine.pause(60)))
+    thread.start()
+    while engine._sleepers == 0:
+        threading.Event().wait(0.001)
+    assert not engine.pause(60)
+    engine.interrupt_all()
+    thread.join(10)
+    assert (ends, engine.pause(0.001)) == ([False], True)
+    engine.close()
 
 
 def test_the_fingerprint_names_this_engine(engine: HostEngine) -> None:
