@@ -30,6 +30,12 @@ def sampler_capsule() -> Path:
     return build_project("sampler")
 
 
+@pytest.fixture(scope="session")
+def listener_capsule() -> Path:
+    """Tools try_subscribe, hold, ask, burst, deliver: what a handler does with subscriptions."""
+    return build_project("listener")
+
+
 @pytest.fixture
 def aos(tmp_path: Path) -> Iterator[Aos]:
     """`aos` in a new home; its daemon is ended when the test is."""

@@ -179,6 +179,28 @@ def _checked(key: str) -> str:
     return key
 
 
+class FakeInflow:
+    """A subscription that gives what it was made with; `closes` counts."""
+
+    def __init__(self, *envelopes: Envelope) -> None:
+        self.left = list(envelopes)
+        self.is_closed = False
+        self.lost = 0
+        self.closes = 0
+        self.waits: list[float] = []
+
+    def poll(self) -> Envelope | None:
+        return self.left.pop(0) if self.left else None
+
+    def wait(self, timeout_s: float) -> Envelope | None:
+        self.waits.append(timeout_s)
+        return self.poll()
+
+    def close(self) -> None:
+        self.closes += 1
+        self.is_closed = True
+
+
 class Recorder:
     """A guest's surroundings: everything it did, in order."""
 

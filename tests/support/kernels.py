@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -16,12 +17,14 @@ from aos_runtime.capsule.capability import Capabilities
 from aos_runtime.capsule.manifest import parse_manifest
 from aos_runtime.host import GuestContext, GuestTrap, HookResult
 from aos_runtime.kernel.actor import Actor, Generation
-from aos_runtime.kernel.guest import GuestPort
+from aos_runtime.kernel.guest import GuestPort, Hearing
 from aos_runtime.kernel.kernel import Kernel, system_cause
 from aos_runtime.kernel.lifecycle import Lifecycle
 from aos_runtime.kernel.loading import Loaded, Unready
 from aos_runtime.kernel.probe import Tool
+from aos_runtime.kernel.subscriptions import Owner, Subscription
 from aos_runtime.names import CapsuleName, Digest, PrincipalName
+from aos_runtime.policy.denials import Denial
 from aos_runtime.store.installed import Installed
 from aos_runtime.store.metadata import Meta
 from aos_runtime.store.receipts import ApprovalSource, Receipt
@@ -41,6 +44,7 @@ class Call:
     payload: bytes
     envelope: Envelope
     speak: Speak
+    listen: Callable[[str], Subscription | str]
 
 
 class FakeInstance:
@@ -58,7 +62,9 @@ class FakeInstance:
         assert self.context.current is not None
         self.threads.add(threading.get_ident())
         try:
-            call = Call(action.decode(), payload, self.context.current, self.context.publish)
+            context = self.context
+            listen: Any = context.subscribe
+            call = Call(action.decode(), payload, context.current, context.publish, listen)
             return self.guest(call) or CONTINUE
         except GuestTrap:
             self.dead = True
@@ -156,6 +162,7 @@ class Bench:
         self.loads: dict[tuple[PrincipalName, CapsuleName], Loaded | Unready] = {}
         self.lifecycle = Lifecycle(self.kernel, self, self._names)
         self.instances: list[FakeInstance] = []
+        self.denials: list[Denial] = []
 
     def load(self, principal: PrincipalName, name: CapsuleName) -> Loaded | Unready:
         """The fake loader."""
@@ -173,7 +180,19 @@ class Bench:
         installed = make_installed(name, **manifest)  # type: ignore[arg-type]  # the test's own keywords
         principal = installed.principal
         source = f"source-of-{name}"
-        port = GuestPort(self.kernel, installed.manifest.publish_patterns, source, system_cause(principal))
+        hearing = Hearing(
+            rows=installed.manifest.subscribe_patterns,
+            subscriptions=self.kernel.subscriptions,
+            owner=Owner(installed.name, principal),
+        )
+        port = GuestPort(
+            self.kernel,
+            installed.manifest.publish_patterns,
+            source,
+            system_cause(principal),
+            hearing=hearing,
+            denied=self.denials.append,
+        )
         context = GuestContext(
             capsule=installed.name,
             principal=principal,
@@ -181,6 +200,7 @@ class Bench:
             capabilities=Capabilities(),
             kv=FakeKv(),
             publish=port.publish,
+            subscribe=port.subscribe,
             config={}.get,
             log=lambda level, message: None,
         )

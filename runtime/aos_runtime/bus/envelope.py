@@ -29,6 +29,8 @@ class Envelope(Struct, frozen=True, gc=False):
     origin: str
     workspace: str | None
     timestamp_ms: int
+    delivery_id: str | None = None
+    """The id under which the publisher wants to hear that nobody took it; never leaves the process."""
 
     def event_id(self, boot_id: str) -> str:
         """A name for this message that no other boot gives out: `<boot id>-<seq>`."""

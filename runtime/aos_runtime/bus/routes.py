@@ -65,6 +65,13 @@ class RouteTable:
             self._cache[key] = found
         return found
 
+    def provider(self, topic: str, principal: str | None) -> CapsuleName | None:
+        """The capsule that is bound to a user-invocable topic for `principal`, whether it has a handler
+        here or receives by itself.
+        """
+        provider_of = None if principal is None else self._providers.get(PrincipalName(principal))
+        return None if provider_of is None else provider_of(topic)
+
     def _find(self, topic: str, principal: str | None) -> tuple[Handler, ...]:
         if principal is None:
             return ()

@@ -269,6 +269,7 @@ class Runtime:
         """End every thread that could use what is about to be freed; False where one would not end."""
         if hasattr(self, "leader"):
             self.ticker.stop()
+            self.kernel.subscriptions.stop()
             if not self.leader.stop(STOP_GENTLY_S):
                 self.engine.interrupt_all()
                 if not self.leader.stop(STOP_INTERRUPTED_S):

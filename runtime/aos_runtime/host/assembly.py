@@ -10,7 +10,7 @@ from wasmtime import Func, Global, Memory, Store
 from wasmtime import Instance as CoreInstance
 
 from aos_runtime.host import raw
-from aos_runtime.host.boundary import Boundary, ignore_drop
+from aos_runtime.host.boundary import Boundary
 from aos_runtime.host.code import POST_RETURN_EXPORT, Code
 from aos_runtime.host.component import HOOK_EXPORT
 from aos_runtime.host.linker import Binding
@@ -106,7 +106,7 @@ def _link(code: Code, store: Store, boundary: Boundary, on_publish: raw.HostFunc
 
 def _host_function(store: Store, binding: Binding, boundary: Boundary, callbacks: list[object]) -> Func:
     assert binding.kind is not None
-    python: raw.HostFunction = ignore_drop
+    python = boundary.drop(binding.drops)
     if binding.codec is not None and binding.factor is not None:
         factor = boundary.note_complaint(binding.factor) if binding.is_log else binding.factor
         python = boundary.serve(binding.codec, factor)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aos_runtime.host import raw, wit
-from aos_runtime.host.codecs import Case, Err
+from aos_runtime.host.codecs import LOW32, Case, Err
 from aos_runtime.host.context import GuestContext
 from aos_runtime.host.door import AbiViolation, GuestMemory
 from aos_runtime.host.factors import Factor
@@ -71,6 +71,12 @@ class Boundary:
 
         return call
 
+    def drop(self, kind: str) -> raw.HostFunction:
+        """The callback for the guest's drop of a handle of resource `kind`."""
+        resources = self.context.resources
+        slots_at = raw.slots_type(1).from_address
+        return self.guard(lambda address: resources.drop(kind, slots_at(address)[0] & LOW32))
+
     def _stop(self, fault: BaseException) -> int:
         self.fault = fault
         return raw.new_trap(_TRAP_MESSAGE)
@@ -84,11 +90,6 @@ class Boundary:
             return factor(context, level, message)
 
         return log
-
-
-def ignore_drop(_environment: object, _caller: object, _address: int, _count: int) -> int:
-    """The guest drops a handle of which it can have none."""
-    return 0
 
 
 def unavailable(path: str, result: wit.Type | None) -> Factor:

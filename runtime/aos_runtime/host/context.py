@@ -9,18 +9,64 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from aos_runtime.bus.envelope import Envelope
 from aos_runtime.capsule.capability import Capabilities
+from aos_runtime.host.resources import ResourceTable
 from aos_runtime.names import CapsuleName, PrincipalName
 from aos_runtime.store.kv import KvSpace
 
-__all__ = ["GuestContext", "KvSpace"]
+__all__ = ["Binding", "GuestContext", "Inflow", "KvSpace"]
+
+DENIED = "capability-denied"
+
+
+class Inflow(Protocol):
+    """One live subscription of a guest."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing will ever come any more: its capsule is being stopped."""
+        ...
+
+    @property
+    def lost(self) -> int:
+        """Messages that were evicted or rejected, since it was made."""
+        ...
+
+    def poll(self) -> Envelope | None:
+        """The next message that waits, without waiting."""
+        ...
+
+    def wait(self, timeout_s: float) -> Envelope | None:
+        """The next message; None when there was none in that time, or the wait was cut short."""
+        ...
+
+    def close(self) -> None:
+        """Receive no more and let go of what waits."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """A handler row of the manifest, as the guest may ask for it."""
+
+    action: str
+    topic: str
 
 
 def _do_nothing() -> None:
     return None
+
+
+def _refuse_subscription(_pattern: str) -> str:
+    return DENIED
+
+
+def _refuse_publish_as(_topic: str, _payload: bytes, _principal: str) -> str:
+    return DENIED
 
 
 def _wall_clock_ms() -> int:
@@ -45,6 +91,12 @@ class GuestContext:
     """The value of one `[env]` key, secrets included."""
     log: Callable[[str, str], None]
     """`(level, message)`, level one of trace, debug, info, warn, error; escapes what it is given."""
+    subscribe: Callable[[str], Inflow | str] = _refuse_subscription
+    """`(pattern)`: the subscription, or the case of ipc's `error-code`."""
+    publish_as: Callable[[str, bytes, str], str | None] = _refuse_publish_as
+    """`(topic, payload, principal that the guest claims)`; answers as `publish` does."""
+    bindings: tuple[Binding, ...] = ()
+    """The handler rows of the manifest."""
     now_ms: Callable[[], int] = _wall_clock_ms
     monotonic_ns: Callable[[], int] = time.monotonic_ns
     before_block: Callable[[], None] = _do_nothing
@@ -55,4 +107,12 @@ class GuestContext:
     has_capability: Callable[[str, str], bool] | None = None
     """`(source uuid, capability name)` among the capsules that this principal can see; None: no registry."""
     current: Envelope | None = None
-    """The invocation being served; None outside of one."""
+    """The invocation being served, or the message that a run loop received last; None outside of both."""
+    is_loop: bool = False
+    """Whether this is the context of a run loop: what it receives becomes `current`."""
+    keeps_resources: bool = False
+    """Whether handles outlive the hook that made them (run loops, capsules with host_process)."""
+    resources: ResourceTable = field(default_factory=ResourceTable)
+    """What the instance holds handles of."""
+    yielded: Callable[[], None] = _do_nothing
+    """Called after every wait of a guest; an instance that runs a loop renews its deadline there."""

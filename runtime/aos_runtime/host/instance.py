@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import struct
 import threading
+from collections.abc import Callable
 from ctypes import addressof, c_size_t, c_uint64, c_void_p
 from typing import Literal
 
@@ -109,10 +110,16 @@ class Instance:
             self._run(self._hook, _TWO, timeout_s)
             return self._read_result()
         finally:
+            resources = self.context.resources
+            if resources.opened != resources.closed and not self.context.keeps_resources:
+                resources.clear()
             self._lock.release()
 
     def lifecycle(
-        self, name: Literal["astrid-install", "astrid-upgrade"], *, timeout_s: float = LIFECYCLE_TIMEOUT_S
+        self,
+        name: Literal["astrid-install", "astrid-upgrade", "run"],
+        *,
+        timeout_s: float = LIFECYCLE_TIMEOUT_S,
     ) -> None:
         """Run a lifecycle export, on an instance made for it.  GuestTrap as in `hook`.
 
@@ -131,6 +138,25 @@ class Instance:
         finally:
             self._lock.release()
 
+    def run_loop(self, *, window_s: float, is_stopping: Callable[[], bool]) -> None:
+        """Run the guest's `run` until it returns, on the thread of its own that calls this.
+
+        GuestTrap as in `hook`, also where it goes `window_s` without a wait (recv, accept, sleep); once
+        `is_stopping` a wait renews nothing any more.  InvalidInput `lifecycle-missing` as in `lifecycle`.
+        """
+        ticks = c_uint64(self._engine.ticks(window_s))
+
+        def renew() -> None:
+            if not is_stopping():
+                set_epoch_deadline(self._context, ticks)
+                set_fuel(self._context, self._fuel)
+
+        self.context.yielded = renew
+        try:
+            self.lifecycle("run", timeout_s=window_s)
+        finally:
+            self.context.resources.clear()
+
     def memory_bytes(self) -> int:
         """Size of the guest's memory now."""
         return 0 if self._closed else self._memory.size_bytes()
@@ -145,6 +171,7 @@ class Instance:
         try:
             if not self._closed:
                 self._closed = self.dead = True
+                self.context.resources.clear()
                 self._window = memoryview(b"")
                 self._memory.close()
                 self._assembly.store.close()
@@ -267,6 +294,7 @@ class Instance:
     def _dies(self, verdict: GuestTrap) -> GuestTrap:
         """The end of this instance, with the whole story in its log."""
         self.dead = True
+        self.context.resources.clear()
         with contextlib.suppress(AosError, OSError):
             self.context.log("error", f"stopped ({verdict.reason}): {verdict.message}\n{verdict.detail}")
         return verdict

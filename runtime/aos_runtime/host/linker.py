@@ -38,6 +38,8 @@ class Binding:
     codec: FunctionCodec | None = None
     factor: Factor | None = None
     is_log: bool = False
+    drops: str = ""
+    """The WIT name of the resource whose drop this is."""
 
 
 def match_imports(
@@ -84,7 +86,7 @@ def bind(imports: Sequence[wit.CoreImport]) -> tuple[Binding, ...]:
 
 def _bind(item: wit.CoreImport) -> Binding:
     if item.signature is None:
-        return Binding(kind=_core_type(("i32",), ()))
+        return Binding(kind=_core_type(("i32",), ()), drops=item.name.removeprefix(_DROP_PREFIX))
     key = (item.module, item.name)
     if key == _PUBLISH:
         return Binding(kind=None)

@@ -1,27 +1,49 @@
-"""The publish port of one running capsule: what it may say, and in whose name.
+"""The ipc ports of one running instance: what it may say and hear, and in whose name.
 
 A guest sets a topic and a payload; who it speaks for is inherited from the invocation that it is serving.
-Source: daemon-kernel.md 4.2.
+Every refusal is a line in the capsule's log that names the manifest row which would allow it.
+Source: daemon-kernel.md 4.2 and 4.3, host-abi.md 1.3.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from aos_runtime.bus.envelope import Envelope
+from aos_runtime.bus.inbox import Scope
 from aos_runtime.host import GuestContext
+from aos_runtime.kernel.receipts import own_pattern, take_delivery_id
 from aos_runtime.kernel.routing import Plan
-from aos_runtime.policy.publish import IpcRefusal, PublishGate
+from aos_runtime.kernel.subscriptions import Owner, Subscription, Subscriptions
+from aos_runtime.policy.denials import Denial, publish_denial, subscribe_denial, uplink_denial
+from aos_runtime.policy.publish import IpcRefusal, PublishGate, subscribe_refusal
 from aos_runtime.wire.payloads import normalise
 
 MAX_OVERHEARD = 64
 """Messages of one probe that are kept; the others go to nobody as well."""
 
+UNBOUND_UPLINK = "anonymous"
+"""Who an uplink speaks for while no connection has proved who it is."""
+
 
 class Bus(Protocol):
     """The part of the kernel that a guest can reach."""
 
-    def publish(self, topic: str, body: bytes, kind: str | None, source_id: str, cause: Envelope) -> Plan: ...
+    def publish(
+        self,
+        topic: str,
+        body: bytes,
+        kind: str | None,
+        source_id: str,
+        cause: Envelope,
+        delivery_id: str | None = None,
+    ) -> Plan: ...
+
+    def is_handled(self, topic: str, principal: str | None) -> bool: ...
 
 
 class Overheard(NamedTuple):
@@ -31,19 +53,58 @@ class Overheard(NamedTuple):
     body: bytes
 
 
-class GuestPort:
-    """`publish` is the port; `bind` gives it the context whose `current` it reads.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hearing:
+    """What a guest may hear: the rows of its `[subscribe]` table, and where its subscriptions are kept."""
 
-    While `overheard` is a list, what the guest publishes goes there and to nobody else (the describe probe).
+    rows: tuple[str, ...]
+    subscriptions: Subscriptions
+    owner: Owner
+
+
+def _ignore(_denial: Denial) -> None:
+    return None
+
+
+class GuestPort:
+    """`publish`, `publish_as` and `subscribe` are the ports; `bind` gives the context that they read.
+
+    Without `hearing` every subscription is refused (lifecycle hooks).  While `overheard` is a list, what the
+    guest publishes goes there and to nobody else (the describe probe).
     """
 
-    __slots__ = ("_bus", "_context", "_idle_cause", "_refusal", "_source_id", "overheard")
+    __slots__ = (
+        "_bus",
+        "_context",
+        "_denied",
+        "_hearing",
+        "_idle_cause",
+        "_is_uplink",
+        "_patterns",
+        "_refusal",
+        "_source_id",
+        "overheard",
+    )
 
-    def __init__(self, bus: Bus, patterns: tuple[str, ...], source_id: str, idle_cause: Envelope) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        patterns: tuple[str, ...],
+        source_id: str,
+        idle_cause: Envelope,
+        *,
+        hearing: Hearing | None = None,
+        is_uplink: bool = False,
+        denied: Callable[[Denial], None] = _ignore,
+    ) -> None:
         self._bus = bus
+        self._patterns = patterns
         self._refusal = PublishGate(patterns).check
         self._source_id = source_id
         self._idle_cause = idle_cause
+        self._hearing = hearing
+        self._is_uplink = is_uplink
+        self._denied = denied
         self._context: GuestContext | None = None
         self.overheard: list[Overheard] | None = None
 
@@ -52,20 +113,56 @@ class GuestPort:
 
     def publish(self, topic: str, payload: bytes) -> str | None:
         """None when accepted; else the case of the WIT error, `unknown:TEXT` for one with a text."""
-        refusal = self._refusal(topic, len(payload))
+        return self._publish(topic, payload, self._cause())
+
+    def publish_as(self, topic: str, payload: bytes, claimed: str) -> str | None:
+        """`publish` in the name of the connection that an uplink reads; what it claims is never believed."""
+        if not self._is_uplink:
+            self._denied(uplink_denial(topic))
+            return IpcRefusal.CAPABILITY_DENIED.value
+        cause = msgspec.structs.replace(self._cause(), principal=UNBOUND_UPLINK, device_key_id=None)
+        return self._publish(topic, payload, cause)
+
+    def subscribe(self, pattern: str) -> Subscription | str:
+        """A subscription, or the case of the WIT error."""
+        hearing = self._hearing
+        if hearing is None:
+            return IpcRefusal.CAPABILITY_DENIED.value
+        refusal = subscribe_refusal(pattern, hearing.rows, len(hearing.owner.held))
         if refusal is not None:
-            return refusal.value
-        normalised = normalise(payload)
-        if normalised is None:
-            return IpcRefusal.INVALID_INPUT.value
+            self._denied(subscribe_denial(pattern, refusal))
+            return refusal.case.value
+        return hearing.subscriptions.open(
+            hearing.owner, own_pattern(pattern, self._source_id), self._scope(hearing.owner)
+        )
+
+    def _scope(self, owner: Owner) -> Scope:
+        """Inside an interceptor only its caller's messages, in a run loop the owner's and the system's."""
+        context = self._context
+        if context is None or context.is_loop or context.current is None:
+            return Scope(owner.principal, True)
+        return Scope(context.current.principal, False)
+
+    def _cause(self) -> Envelope:
+        """Whom the guest speaks for: the caller, or its owner where there is none or it is the system."""
+        cause = self._context.current if self._context is not None else None
+        return self._idle_cause if cause is None or cause.principal is None else cause
+
+    def _publish(self, topic: str, payload: bytes, cause: Envelope) -> str | None:
+        refusal = self._refusal(topic, len(payload))
+        marked = take_delivery_id(payload) if refusal is None else None
+        normalised = None if marked is None else normalise(marked.payload)
+        if marked is None or normalised is None:
+            case = refusal or IpcRefusal.INVALID_INPUT
+            self._denied(publish_denial(topic, self._patterns, case))
+            return case.value
         if self.overheard is not None:
             if len(self.overheard) < MAX_OVERHEARD:
                 self.overheard.append(Overheard(topic, normalised.body))
             return None
-        cause = self._context.current if self._context is not None else None
         plan = self._bus.publish(
-            topic, normalised.body, normalised.kind, self._source_id, cause or self._idle_cause
+            topic, normalised.body, normalised.kind, self._source_id, cause, marked.delivery_id
         )
-        if plan.is_invocable and not plan.steps:
+        if plan.is_invocable and not plan.steps and not self._bus.is_handled(topic, cause.principal):
             return f"unknown:no capsule handles {topic}"
         return None

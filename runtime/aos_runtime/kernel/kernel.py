@@ -22,7 +22,9 @@ from aos_runtime.host import GuestTrap, HookResult
 from aos_runtime.kernel.actor import MAX_WAITING, Actor, Delivery, Step
 from aos_runtime.kernel.failures import failure_message, failure_sentence
 from aos_runtime.kernel.ports import Submission
+from aos_runtime.kernel.receipts import DeliveryFailure, receipt_body, receipt_topic
 from aos_runtime.kernel.routing import Native, Plan, Routing
+from aos_runtime.kernel.subscriptions import Subscriptions
 from aos_runtime.names import CapsuleName, PrincipalName
 from aos_runtime.wire.methods import NIL_SOURCE
 
@@ -81,6 +83,7 @@ class Kernel:
         self._actors: dict[tuple[PrincipalName, CapsuleName], Actor] = {}
         self._routing = Routing(self._table, {})
         self._warned: dict[tuple[PrincipalName, CapsuleName], float] = {}
+        self.subscriptions = Subscriptions(self.order)
 
     # what is loaded
 
@@ -100,13 +103,25 @@ class Kernel:
         self._routing = Routing(table, actors, self._natives)
 
     def is_handled(self, topic: str, principal: str | None) -> bool:
-        """Whether a ready capsule of `principal` handles `topic`."""
+        """Whether a ready capsule of `principal` handles `topic`, by a row or through a subscription."""
         with self.order:
-            return bool(self._routing.plan(topic, principal).steps)
+            return bool(self._routing.plan(topic, principal).steps) or self._is_received(topic, principal)
+
+    def _is_received(self, topic: str, principal: str | None) -> bool:
+        """(order) Whether a subscription stands for a handler of this user-invocable topic."""
+        return self.subscriptions.serves(topic, principal, self._table.provider(topic, principal))
 
     # publishing
 
-    def publish(self, topic: str, body: bytes, kind: str | None, source_id: str, cause: Envelope) -> Plan:
+    def publish(
+        self,
+        topic: str,
+        body: bytes,
+        kind: str | None,
+        source_id: str,
+        cause: Envelope,
+        delivery_id: str | None = None,
+    ) -> Plan:
         """Stamp and deliver one message that inherits who it is from `cause`; returns where it went.
 
         A full queue drops the message for that handler, with a warning and a counter (seed).
@@ -114,7 +129,8 @@ class Kernel:
         dropped: list[tuple[Actor, Delivery]] = []
         with self.order:
             plan = self._routing.plan(topic, cause.principal)
-            envelope = self._stamp(topic, body, kind, source_id, cause)
+            envelope = self._stamp(topic, body, kind, source_id, cause, delivery_id)
+            received = self.subscriptions.count and self.subscriptions.deliver(envelope)
             for actor, delivery in self._deliveries(envelope, plan):
                 offer = actor.mailbox.offer(delivery)
                 if offer is Offer.WOKE:
@@ -125,6 +141,8 @@ class Kernel:
             receive(envelope)
         for actor, delivery in dropped:
             self._report_drop(actor, delivery)
+        if delivery_id is not None and not plan.steps and not received:
+            self._send_receipt(envelope, DeliveryFailure.NO_CONSUMER)
         return plan
 
     def submit(self, message: Envelope) -> Submission:
@@ -136,6 +154,11 @@ class Kernel:
             pairs = self._deliveries(envelope, plan)
             if any(len(actor.waiting) >= MAX_WAITING for actor, _ in pairs):
                 return Submission.FULL
+            is_taken = plan.is_taken
+            if self.subscriptions.count:
+                received = self.subscriptions.deliver(envelope)
+                if not is_taken:
+                    is_taken = self._is_received(topic, message.principal) if plan.is_invocable else received
             for actor, delivery in pairs:
                 if actor.waiting or not actor.mailbox.has_room():
                     actor.waiting.append(delivery)
@@ -143,7 +166,7 @@ class Kernel:
                     self._ready(actor)
         for receive in plan.natives:
             receive(envelope)
-        return Submission.ACCEPTED if plan.is_taken else Submission.UNAVAILABLE
+        return Submission.ACCEPTED if is_taken else Submission.UNAVAILABLE
 
     def withdraw(self, message: Envelope) -> None:
         """Forget a submitted message that still waits for room: its caller has given up."""
@@ -154,7 +177,15 @@ class Kernel:
                     actor.waiting.clear()
                     actor.waiting.extend(left)
 
-    def _stamp(self, topic: str, body: bytes, kind: str | None, source_id: str, cause: Envelope) -> Envelope:
+    def _stamp(
+        self,
+        topic: str,
+        body: bytes,
+        kind: str | None,
+        source_id: str,
+        cause: Envelope,
+        delivery_id: str | None = None,
+    ) -> Envelope:
         """(order) The envelope of a message; fields by place, which is twice as fast."""
         self._seq = seq = self._seq + 1
         return Envelope(
@@ -169,6 +200,7 @@ class Kernel:
             cause.origin,
             cause.workspace,
             time.time_ns() // 1_000_000,
+            delivery_id,
         )
 
     @staticmethod
@@ -189,18 +221,19 @@ class Kernel:
         if outcome.verdict is Verdict.DENY:
             actor.meter.denied += 1
             self._note(actor, "warn", delivery, f"denied: {outcome.reason[:MAX_REASON_CHARS]}")
-        self._settle(actor, delivery, outcome)
+        self._settle(actor, delivery, outcome, DeliveryFailure.DENIED)
 
     def failed(self, actor: Actor, delivery: Delivery, error: GuestTrap | AosError) -> None:
         self._note(actor, "error", delivery, failure_sentence(error))
         reason = "trap" if isinstance(error, AosError) else error.reason.value
-        self._settle(actor, delivery, trapped(reason, error.message))
+        self._settle(actor, delivery, trapped(reason, error.message), DeliveryFailure.FAILED)
 
     def abandon(self, actor: Actor, delivery: Delivery) -> None:
         """A message that waited for a capsule which is gone."""
-        self._answer_failure(delivery, f"capsule '{actor.name}' was unloaded")
+        reason = f"capsule '{actor.name}' was unloaded"
+        self._answer_failure(delivery, reason, DeliveryFailure.UNLOADED)
 
-    def _settle(self, actor: Actor, delivery: Delivery, outcome: Outcome) -> None:
+    def _settle(self, actor: Actor, delivery: Delivery, outcome: Outcome, why: DeliveryFailure) -> None:
         """Go on along the chain, or tell who waits that there will be no answer."""
         chain = delivery.chain
         if chain is not None:
@@ -209,9 +242,8 @@ class Kernel:
                 self._deliver_link(delivery.envelope, chain, chain.link)
         denied = outcome.reason if chain is None else chain.denied
         if denied:
-            self._answer_failure(
-                delivery, f"capsule '{actor.name}' gave no answer: {denied[:MAX_REASON_CHARS]}"
-            )
+            reason = f"capsule '{actor.name}' gave no answer: {denied[:MAX_REASON_CHARS]}"
+            self._answer_failure(delivery, reason, why)
 
     def _deliver_link(self, envelope: Envelope, chain: Chain[Step], step: Step) -> None:
         """Hand a chained message to its next handler.  A full queue ends the chain: it may hold a gate."""
@@ -227,20 +259,28 @@ class Kernel:
         if actor.mailbox.closed:
             self.abandon(actor, delivery)
             return
-        self._answer_failure(delivery, f"the queue of capsule '{actor.name}' is full")
+        reason = f"the queue of capsule '{actor.name}' is full"
+        self._answer_failure(delivery, reason, DeliveryFailure.QUEUE_FULL)
         now = self._clock()
         if now - self._warned.get((actor.principal, actor.name), -DROP_WARNING_S) >= DROP_WARNING_S:
             self._warned[actor.principal, actor.name] = now
             lost = f"dropped {delivery.envelope.topic} ({actor.mailbox.drops} so far)"
             self.journal.daemon("warn", f"queue of capsule '{actor.name}' is full: {lost}")
 
-    def _answer_failure(self, delivery: Delivery, reason: str) -> None:
+    def _answer_failure(self, delivery: Delivery, reason: str, why: DeliveryFailure) -> None:
         """Tell whoever waits for an answer to this message that none will come (daemon-kernel.md 3.3)."""
         if not delivery.is_sole and delivery.chain is None:
             return
-        message = failure_message(delivery.envelope, reason)
+        envelope = delivery.envelope
+        message = failure_message(envelope, reason)
         if message is not None:
-            self.publish(message.topic, message.body, None, NIL_SOURCE, delivery.envelope)
+            self.publish(message.topic, message.body, None, NIL_SOURCE, envelope)
+        if envelope.delivery_id is not None:
+            self._send_receipt(envelope, why)
+
+    def _send_receipt(self, envelope: Envelope, why: DeliveryFailure) -> None:
+        """Tell the publisher of a message with a delivery id, and nobody else, that it was not taken."""
+        self.publish(receipt_topic(envelope), receipt_body(envelope, why), None, NIL_SOURCE, envelope)
 
     def _note(self, actor: Actor, level: str, delivery: Delivery, text: str) -> None:
         self.journal.capsule(actor.principal, actor.name, level, f"{delivery.envelope.topic}: {text}")

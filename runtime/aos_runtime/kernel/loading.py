@@ -20,17 +20,27 @@ from aos_runtime.capsule.manifest import Manifest, check_host_version
 from aos_runtime.errors import AosError, Corrupt, Unavailable
 from aos_runtime.home import Home
 from aos_runtime.host import Code, GuestContext, GuestTrap, Instance
+from aos_runtime.host.context import Binding
 from aos_runtime.kernel.actor import Generation
+from aos_runtime.kernel.denials import DenialLog
 from aos_runtime.kernel.failures import failure_sentence
-from aos_runtime.kernel.guest import Bus, GuestPort
+from aos_runtime.kernel.guest import Bus, GuestPort, Hearing
 from aos_runtime.kernel.kernel import Journal, system_cause
 from aos_runtime.kernel.ports import State
 from aos_runtime.kernel.probe import Tool, describe, unrouted
+from aos_runtime.kernel.subscriptions import Owner, Subscriptions
 from aos_runtime.names import CapsuleName, Digest, PrincipalName
 from aos_runtime.store.env import read_env, read_secrets, resolve_env
 from aos_runtime.store.installed import Installed, load_installed
 
 RUN_LOOP_REASON = "it has a run loop, and this version of aos hosts no run loops yet"
+
+
+class GuestBus(Bus, Protocol):
+    """The bus, with the subscriptions of its guests."""
+
+    @property
+    def subscriptions(self) -> Subscriptions: ...
 
 
 class CodeSource(Protocol):
@@ -75,7 +85,7 @@ class Loader:
         home: Home,
         codes: CodeSource,
         state: State,
-        bus: Bus,
+        bus: GuestBus,
         journal: Journal,
         before_block: Callable[[], None],
     ) -> None:
@@ -126,7 +136,21 @@ class Loader:
     def _open(self, installed: Installed, code: Code, digest: Digest, values: Mapping[str, str]) -> Loaded:
         manifest, principal, name = installed.manifest, installed.principal, installed.name
         source = source_id(name, digest)
-        port = GuestPort(self._bus, manifest.publish_patterns, source, system_cause(principal))
+        denials = DenialLog(lambda line: self._journal.capsule(principal, name, "warn", line))
+        hearing = Hearing(
+            rows=manifest.subscribe_patterns,
+            subscriptions=self._bus.subscriptions,
+            owner=Owner(name, principal),
+        )
+        port = GuestPort(
+            self._bus,
+            manifest.publish_patterns,
+            source,
+            system_cause(principal),
+            hearing=hearing,
+            is_uplink=installed.receipt.capabilities.uplink,
+            denied=denials.note,
+        )
         context = GuestContext(
             capsule=name,
             principal=principal,
@@ -134,6 +158,14 @@ class Loader:
             capabilities=installed.receipt.capabilities,
             kv=self._state.space(principal, name),
             publish=port.publish,
+            publish_as=port.publish_as,
+            subscribe=port.subscribe,
+            bindings=tuple(
+                Binding(action=row.handler, topic=row.topic)
+                for row in manifest.handlers
+                if row.handler is not None
+            ),
+            keeps_resources=bool(installed.receipt.capabilities.host_process),
             config=values.get,
             log=lambda level, message: self._journal.capsule(principal, name, level, message),
             before_block=self._before_block,

@@ -16,6 +16,10 @@ from aos_runtime.bus.routes import Handler, RouteTable
 from aos_runtime.capsule.topics import user_invocable
 from aos_runtime.kernel.actor import Actor, Step
 from aos_runtime.names import CapsuleName, PrincipalName
+from aos_runtime.policy.publish import DELIVERY_FAILURE
+
+_NEVER_DISPATCHED = f"{DELIVERY_FAILURE}."
+"""Receipts go to subscriptions of the publisher only, whatever rows a manifest has."""
 
 MAX_PLANS = 4096
 """Topics are made by guests: the table must stay bounded."""
@@ -89,6 +93,8 @@ class Routing:
                 yield Step(actor=actor, action=handler.action.encode(), priority=handler.priority)
 
     def _handlers(self, topic: str, principal: str | None) -> tuple[Handler, ...]:
+        if topic.startswith(_NEVER_DISPATCHED):
+            return ()
         if principal is None:
             return ()  # no capsule serves everybody yet: an unstamped message reaches native subscribers only
         return self._table.targets(topic, PrincipalName(principal))

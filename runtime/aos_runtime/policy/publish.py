@@ -17,8 +17,16 @@ MAX_PAYLOAD_BYTES = 1024 * 1024
 MAX_SUBSCRIPTIONS = 128
 MAX_CACHED_TOPICS = 4096
 
-RESERVED_NAMESPACES = ("astrid.v1.delivery.failure", "astrid.v1.response.failure")
-"""Only the kernel reports failures; a guest that could would forge them."""
+DELIVERY_FAILURE = "astrid.v1.delivery.failure"
+RESERVED_NAMESPACES = (
+    DELIVERY_FAILURE,
+    "astrid.v1.response.failure",
+    "astrid.v1.approval.response",
+    "astrid.v1.elicit.response",
+)
+"""Only the kernel reports failures and only the front door brings a person's answers: a guest would forge
+them.
+"""
 
 _RESERVED_PREFIXES = tuple(f"{name}." for name in RESERVED_NAMESPACES)
 
@@ -39,12 +47,17 @@ class Refusal(NamedTuple):
     rule: str
 
 
+def is_reserved(topic: str) -> bool:
+    """Whether `topic` lies in a namespace on which no guest ever publishes."""
+    return f"{topic}.".startswith(_RESERVED_PREFIXES)
+
+
 def topic_refusal(topic: str, patterns: Sequence[str]) -> IpcRefusal | None:
     """The static part: may a capsule with these `[publish]` patterns publish on `topic` at all?
 
     Reserved topics, then shape, length and depth, then the ACL.  No patterns: nothing may be published.
     """
-    if f"{topic}.".startswith(_RESERVED_PREFIXES):
+    if is_reserved(topic):
         return IpcRefusal.CAPABILITY_DENIED
     if topic_problem(topic) is not None:
         return IpcRefusal.INVALID_INPUT

@@ -1,22 +1,83 @@
-"""astrid:ipc/host@1.0.0 (host-abi.md 1.3), as far as it is built: `publish`.
+"""astrid:ipc/host@1.0.0 (host-abi.md 1.3): publishing, and receiving through subscriptions.
 
-The edge serves `publish` itself and calls the context's port; this entry is its published shape.
+The edge serves `publish` itself and calls the context's port; its entry here is its published shape.
+`subscription.subscribe-readiness` needs astrid:io, which is not built; it is the one function of this
+interface that is not here.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
+from aos_runtime.bus.envelope import Envelope
 from aos_runtime.host import wit
-from aos_runtime.host.codecs import Err
-from aos_runtime.host.context import GuestContext
-from aos_runtime.host.factors.factor import Published
+from aos_runtime.host.codecs import Case, Err
+from aos_runtime.host.context import GuestContext, Inflow
+from aos_runtime.host.factors.factor import Published, published
+from aos_runtime.host.wit import IPC_ERROR, STRING, Handle, ListOf, Primitive, Record, Result, Variant
 
 UNKNOWN_PREFIX = "unknown:"
-"""How the port spells `unknown(text)`."""
+"""How the ports spell `unknown(text)`."""
+
+SUBSCRIPTION = "subscription"
+MAX_RECEIVE_MS = 60_000
+MAX_BINDINGS = 64
 
 
 def publish(context: GuestContext, topic: str, payload: str) -> Err | None:
     """Hand a message to the bus; the port decides."""
-    refusal = context.publish(topic, payload.encode())
+    return _answer(context.publish(topic, payload.encode()))
+
+
+def publish_as(context: GuestContext, topic: str, payload: str, principal: str) -> Err | None:
+    """`publish` for an uplink, in the name of whom it speaks for; the port decides who that is."""
+    return _answer(context.publish_as(topic, payload.encode(), principal))
+
+
+def subscribe(context: GuestContext, pattern: str) -> int | Err | None:
+    """A handle that receives what is published on `pattern` from now on."""
+    inflow = context.subscribe(pattern)
+    if isinstance(inflow, str):
+        return _answer(inflow)
+    handle = context.resources.add(SUBSCRIPTION, inflow)
+    if handle is None:
+        inflow.close()
+        return Err("quota")
+    return handle
+
+
+def poll(context: GuestContext, handle: int) -> dict[str, object] | Err:
+    """At most one message, without waiting."""
+    inflow: Any = context.resources.get(SUBSCRIPTION, handle)
+    if inflow is None or inflow.is_closed:
+        return Err("closed")
+    return _received(context, inflow, inflow.poll())
+
+
+def receive(context: GuestContext, handle: int, timeout_ms: int) -> dict[str, object] | Err:
+    """At most one message, waiting up to a minute for it; empty when none came or the wait was cut short."""
+    inflow: Any = context.resources.get(SUBSCRIPTION, handle)
+    if inflow is None or inflow.is_closed:
+        return Err("closed")
+    envelope = inflow.poll()
+    if envelope is None and timeout_ms:
+        context.before_block()
+        envelope = inflow.wait(min(timeout_ms, MAX_RECEIVE_MS) / 1000)
+    context.yielded()
+    if envelope is None and inflow.is_closed:
+        return Err("closed")
+    return _received(context, inflow, envelope)
+
+
+def get_interceptor_bindings(context: GuestContext) -> list[dict[str, object]]:
+    """The handler rows of the manifest; the ids are for logs and no handles."""
+    return [
+        {"handle-id": number, "action": row.action, "topic": row.topic}
+        for number, row in enumerate(context.bindings[:MAX_BINDINGS], 1)
+    ]
+
+
+def _answer(refusal: str | None) -> Err | None:
     if refusal is None:
         return None
     if refusal.startswith(UNKNOWN_PREFIX):
@@ -24,4 +85,48 @@ def publish(context: GuestContext, topic: str, payload: str) -> Err | None:
     return Err(refusal)
 
 
-FUNCTIONS = {"publish": Published(publish, wit.PUBLISH)}
+def _received(context: GuestContext, inflow: Inflow, envelope: Envelope | None) -> dict[str, object]:
+    """An ipc-envelope.  `dropped` and `lagged` are what this subscription has lost so far.
+
+    A run loop speaks from here on in the name of the message that it got; an empty receive changes nothing.
+    """
+    if envelope is not None and context.is_loop:
+        context.current = envelope
+    lost = inflow.lost
+    messages = [] if envelope is None else [_message(envelope)]
+    return {"messages": messages, "dropped": lost, "lagged": lost}
+
+
+def _message(envelope: Envelope) -> dict[str, object]:
+    principal = envelope.principal
+    return {
+        "topic": envelope.topic,
+        "payload": envelope.body.decode(),
+        "source-id": envelope.source_id,
+        "principal": Case("system") if principal is None else Case("verified", principal),
+    }
+
+
+_U64 = Primitive("u64")
+_ATTRIBUTION = Variant((("verified", STRING), ("claimed", STRING), ("system", None)))
+_MESSAGE = Record(
+    (("topic", STRING), ("payload", STRING), ("source-id", STRING), ("principal", _ATTRIBUTION))
+)
+_ENVELOPE = Record((("messages", ListOf(_MESSAGE)), ("dropped", _U64), ("lagged", _U64)))
+_BINDING = Record((("handle-id", _U64), ("action", STRING), ("topic", STRING)))
+_SELF = Handle(owned=False)
+
+FUNCTIONS = {
+    "publish": Published(publish, wit.PUBLISH),
+    "publish-as": published(
+        publish_as, Result(None, IPC_ERROR), topic=STRING, payload=STRING, principal=STRING
+    ),
+    "subscribe": published(subscribe, Result(Handle(owned=True), IPC_ERROR), topic_pattern=STRING),
+    "get-interceptor-bindings": published(get_interceptor_bindings, Result(ListOf(_BINDING), IPC_ERROR)),
+    "[method]subscription.poll": Published(
+        poll, wit.Signature((("self", _SELF),), Result(_ENVELOPE, IPC_ERROR))
+    ),
+    "[method]subscription.recv": Published(
+        receive, wit.Signature((("self", _SELF), ("timeout-ms", _U64)), Result(_ENVELOPE, IPC_ERROR))
+    ),
+}

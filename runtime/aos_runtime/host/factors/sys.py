@@ -66,7 +66,9 @@ def sleep_ns(context: GuestContext, duration_ns: int) -> Err | None:
         return Err("too-large")
     assert context.sleep is not None  # an instance fills it in
     context.before_block()
-    return None if context.sleep(duration_ns / 1e9) else Err("cancelled")
+    slept = context.sleep(duration_ns / 1e9)
+    context.yielded()
+    return None if slept else Err("cancelled")
 
 
 def random_bytes(_context: GuestContext, length: int) -> bytes | Err:

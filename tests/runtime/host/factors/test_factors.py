@@ -10,11 +10,12 @@ import pytest
 from aos_runtime.host import HostEngine, Instance, wit
 from aos_runtime.host.factors import FACTORS
 from aos_runtime.host.functions import FunctionCodec
-from tests.support.guests import CONTINUE, IPC, KV, SYS, Recorder, guest_text
+from tests.support.guests import CONTINUE, IPC, KV, SYS, FakeInflow, Recorder, guest_text
 
 WAITING = {
     # Every function that can wait, with arguments that make it.
     (SYS, "sleep-ns"): (1,),
+    (IPC, "[method]subscription.recv"): (1, 5),
     (KV, "kv-set"): ("k", bytes(1 << 17)),
     (KV, "kv-cas"): ("k", None, bytes(1 << 17)),
     (KV, "kv-clear-prefix"): ("",),
@@ -23,11 +24,11 @@ WAITING = {
 
 def test_what_is_built() -> None:
     assert {interface: sum(1 for one, _ in FACTORS if one == interface) for interface in (IPC, KV, SYS)} == {
-        IPC: 1,
+        IPC: 6,
         KV: 7,
         SYS: 10,
     }
-    assert len(FACTORS) == 18
+    assert len(FACTORS) == 23
 
 
 def smallest(kind: wit.Type) -> Any:
@@ -41,6 +42,8 @@ def smallest(kind: wit.Type) -> Any:
             return b""
         case wit.Option():
             return None
+        case wit.Handle():
+            return 1
         case wit.Enum(names):
             return names[0]
         case wit.Record(fields):
@@ -55,6 +58,7 @@ def test_those_that_wait_make_way_first(key: tuple[str, str], recorder: Recorder
     context = recorder.context(
         before_block=lambda: order.append("way"), sleep=lambda _s: order.append("wait") or True
     )
+    context.resources.add("subscription", FakeInflow())
     arguments = WAITING.get(key) or [smallest(kind) for _, kind in published.signature.params]
     published.run(context, *arguments)
     assert order[:1] == (["way"] if key in WAITING else [])

@@ -1,0 +1,96 @@
+"""What a refused publish or subscribe says in the log: one line, with the manifest row that would allow it.
+
+The guest gets a bare error case; its author reads here which rule it was.  Topics are guest text: they are
+quoted as JSON, so a line stays one line and a field stays one field.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from aos_runtime.capsule.topics import topic_problem
+from aos_runtime.policy.publish import (
+    MAX_PAYLOAD_BYTES,
+    IpcRefusal,
+    Refusal,
+    is_reserved,
+    topic_refusal,
+)
+
+MAX_TOPIC_CHARS = 300
+
+Operation = Literal["publish", "publish-as", "subscribe"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Denial:
+    """One refusal.  `allow` is the row of `Capsule.toml` that would allow it, None where none would."""
+
+    operation: Operation
+    topic: str
+    case: IpcRefusal
+    rule: str
+    allow: str | None = None
+
+    def render(self, *, repeated: int = 0) -> str:
+        """`denied operation=... topic="..." case=... rule="..." allow="..."`, and how often it was not
+        logged since the last line.
+        """
+        fields = [
+            f"denied operation={self.operation}",
+            f"topic={_quoted(self.topic[:MAX_TOPIC_CHARS])}",
+            f"case={self.case.value}",
+            f"rule={_quoted(self.rule)}",
+        ]
+        if self.allow is not None:
+            fields.append(f"allow={_quoted(self.allow)}")
+        if repeated:
+            fields.append(f"repeated={repeated}")
+        return " ".join(fields)
+
+
+def publish_denial(
+    topic: str, patterns: Sequence[str], case: IpcRefusal, operation: Operation = "publish"
+) -> Denial:
+    """Why a publish on `topic` was refused with `case`."""
+    if is_reserved(topic):
+        return Denial(operation=operation, topic=topic, case=case, rule="the namespace is the kernel's own")
+    problem = topic_problem(topic)
+    if problem is not None:
+        return Denial(operation=operation, topic=topic, case=case, rule=problem)
+    if topic_refusal(topic, patterns) is None:
+        rule = f"the payload is no JSON of at most {MAX_PAYLOAD_BYTES} bytes"
+        return Denial(operation=operation, topic=topic, case=case, rule=rule)
+    return Denial(
+        operation=operation,
+        topic=topic,
+        case=case,
+        rule="no [publish] row covers it",
+        allow=f'[publish] "{topic}" = {{ wit = "opaque" }}',
+    )
+
+
+def uplink_denial(topic: str) -> Denial:
+    """`publish-as` by a capsule that is no uplink."""
+    return Denial(
+        operation="publish-as",
+        topic=topic,
+        case=IpcRefusal.CAPABILITY_DENIED,
+        rule="only an uplink speaks for others",
+        allow="[capabilities] uplink = true",
+    )
+
+
+def subscribe_denial(pattern: str, refusal: Refusal) -> Denial:
+    """Why a subscription to `pattern` was refused."""
+    allow = None
+    if refusal.case is IpcRefusal.CAPABILITY_DENIED:
+        allow = f'[subscribe] "{pattern}" = {{ wit = "opaque" }}'
+    return Denial(operation="subscribe", topic=pattern, case=refusal.case, rule=refusal.rule, allow=allow)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
