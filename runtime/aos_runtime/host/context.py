@@ -15,6 +15,7 @@ from typing import Protocol
 from aos_runtime.bus.envelope import Envelope
 from aos_runtime.capsule.capability import Capabilities
 from aos_runtime.host.resources import ResourceTable
+from aos_runtime.host.waiting import WaitGate
 from aos_runtime.names import CapsuleName, PrincipalName
 from aos_runtime.store.kv import KvSpace
 
@@ -103,6 +104,8 @@ class GuestContext:
     """First line of every factor that may wait: the leader gives its socket and pending work away."""
     sleep: Callable[[float], bool] | None = None
     """Wait that many seconds; False when cut short.  None: the engine's, which `interrupt_all` cuts."""
+    gate: WaitGate | None = None
+    """Passed by every wait inside a call but `sleep`, which passes it itself.  None: the engine's."""
     signal_ready: Callable[[], None] = _do_nothing
     has_capability: Callable[[str, str], bool] | None = None
     """`(source uuid, capability name)` among the capsules that this principal can see; None: no registry."""

@@ -22,15 +22,14 @@ from typing import TYPE_CHECKING
 from wasmtime import Config, Engine, FuncType, Module, ValType
 
 from aos_runtime.host import edge, raw
+from aos_runtime.host.waiting import WaitGate
 
 if TYPE_CHECKING:
     from aos_runtime.host.instance import Instance
 
-_CODE_FORMAT = 2
+_CODE_FORMAT = 3
 """Raised when what is kept beside precompiled code changes its form, or a check before it is added."""
 _CLOSE_WAIT_S = 10.0
-MAX_SLEEPERS = 48
-"""Guests that may sleep at once.  Each holds a thread of the kernel's 64; were all held, none could serve."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +58,8 @@ class HostEngine:
         self._address = raw.address_of_engine(self.engine)
         self._closing = threading.Event()
         self._woken = threading.Condition()
-        self._sleepers = 0
+        self.gate = WaitGate()
+        """Over everything that guests wait for inside a call."""
         self._ticker = threading.Thread(target=self._tick, name="aos-epoch", daemon=True)
         self._ticker.start()
         atexit.register(self.close)
@@ -89,14 +89,13 @@ class HostEngine:
 
     def pause(self, duration_s: float) -> bool:
         """Wait that many seconds; False when `interrupt_all` or `close` cut it short, or too many wait."""
-        with self._woken:
-            if self._closing.is_set() or self._sleepers >= MAX_SLEEPERS:
-                return False
-            self._sleepers += 1
-            try:
-                return not self._woken.wait(duration_s)
-            finally:
-                self._sleepers -= 1
+        if not self.gate.enter():
+            return False
+        try:
+            with self._woken:
+                return not self._closing.is_set() and not self._woken.wait(duration_s)
+        finally:
+            self.gate.leave()
 
     def close(self) -> None:
         """Stop the clock and every guest, then free instances, modules and engine, in that order.

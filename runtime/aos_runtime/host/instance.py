@@ -70,6 +70,8 @@ class Instance:
         settings = code.engine.settings
         if context.sleep is None:
             context.sleep = code.engine.pause
+        if context.gate is None:
+            context.gate = code.engine.gate
         self.context = context
         self.dead = False
         self.ticks = code.engine.ticks(settings.call_timeout_s)

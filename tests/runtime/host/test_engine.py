@@ -15,7 +15,6 @@ from wasmtime import WasmtimeError
 
 from aos_runtime.errors import LimitExceeded
 from aos_runtime.host import EngineSettings, GuestTrap, HostEngine, Instance
-from aos_runtime.host import engine as engine_module
 from tests.support.guests import CONTINUE, Recorder, code_of, guest_text, publish_call
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -93,13 +92,13 @@ def test_a_pause_ends_by_itself_or_is_cut_short() -> None:
     assert not engine.pause(60)
 
 
-def test_only_so_many_may_sleep_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "MAX_SLEEPERS", 1)
+def test_only_so_many_may_sleep_at_once() -> None:
     engine = HostEngine()
+    engine.gate.limit = 1
     ends: list[bool] = []
     thread = threading.Thread(target=lambda: ends.append(engine.pause(60)))
     thread.start()
-    while engine._sleepers == 0:
+    while engine.gate.count == 0:
         threading.Event().wait(0.001)
     assert not engine.pause(60)
     engine.interrupt_all()

@@ -55,14 +55,24 @@ def poll(context: GuestContext, handle: int) -> dict[str, object] | Err:
 
 
 def receive(context: GuestContext, handle: int, timeout_ms: int) -> dict[str, object] | Err:
-    """At most one message, waiting up to a minute for it; empty when none came or the wait was cut short."""
+    """At most one message, waiting up to a minute for it; empty when none came or the wait was cut short.
+
+    `backpressure` where so many guests wait inside their calls that one more would leave nobody to serve.
+    """
     inflow: Any = context.resources.get(SUBSCRIPTION, handle)
     if inflow is None or inflow.is_closed:
         return Err("closed")
     envelope = inflow.poll()
     if envelope is None and timeout_ms:
-        context.before_block()
-        envelope = inflow.wait(min(timeout_ms, MAX_RECEIVE_MS) / 1000)
+        gate = None if context.is_loop else context.gate
+        if gate is not None and not gate.enter():
+            return Err("backpressure")
+        try:
+            context.before_block()
+            envelope = inflow.wait(min(timeout_ms, MAX_RECEIVE_MS) / 1000)
+        finally:
+            if gate is not None:
+                gate.leave()
     context.yielded()
     if envelope is None and inflow.is_closed:
         return Err("closed")

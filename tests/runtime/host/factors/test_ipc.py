@@ -9,6 +9,7 @@ import pytest
 from aos_runtime.host import Case, Err
 from aos_runtime.host.context import Binding
 from aos_runtime.host.factors.ipc import FUNCTIONS
+from aos_runtime.host.waiting import WaitGate
 from tests.support.guests import FakeInflow, Recorder, envelope_from
 
 
@@ -128,3 +129,13 @@ def test_bindings_are_the_handler_rows(recorder: Recorder) -> None:
     found = FUNCTIONS["get-interceptor-bindings"].run(recorder.context(bindings=rows))
     assert len(found) == 64
     assert found[0] == {"handle-id": 1, "action": "do_0", "topic": "a.0"}
+
+
+def test_too_many_waiting_guests_are_told_and_run_loops_do_not_count(recorder: Recorder) -> None:
+    gate = WaitGate(limit=0)
+    assert received(recorder, FakeInflow(), "recv", 5, gate=gate) == Err("backpressure")
+    assert received(recorder, FakeInflow(), "recv", 5, gate=gate, is_loop=True)["messages"] == []
+    gate.limit = 1
+    for _ in range(3):
+        assert received(recorder, FakeInflow(), "recv", 5, gate=gate)["messages"] == []
+    assert gate.count == 0
