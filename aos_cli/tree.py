@@ -75,6 +75,21 @@ _TOPICS = Entry(
     ),
 )
 
+_AUDIT = Entry(
+    name="audit",
+    summary="Read and check what was put on record",
+    panel=INSPECT,
+    examples=("aos audit tail -f", "aos audit verify", "aos audit export --session ID"),
+    children=(
+        Entry(
+            name="stats", summary="Say how much is on record, and how recording goes", target="audit:stats"
+        ),
+        Entry(name="tail", summary="Show the newest entries", target="audit_read:tail"),
+        Entry(name="verify", summary="Check that nothing was changed or cut", target="audit:verify"),
+        Entry(name="export", summary="Print entries as JSON lines", target="audit_read:export"),
+    ),
+)
+
 ROOT = Entry(
     name="aos",
     summary="Build capsules, run them, and call their tools",
@@ -98,6 +113,7 @@ ROOT = Entry(
             name="logs", summary="Show what capsules and the daemon logged", target="logs:logs", panel=INSPECT
         ),
         _TOPICS,
+        _AUDIT,
         Entry(
             name="demo", summary="See a capsule answer, in a throw-away home", target="demo:demo", panel=HELP
         ),

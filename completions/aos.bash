@@ -33,7 +33,7 @@ _aos_value() { # complete one kind of value
 _aos_node() { # what one command offers
     case $1 in
         'aos')
-            _aos_commands='capsule start stop restart tool status ps logs topics demo completions version'
+            _aos_commands='capsule start stop restart tool status ps logs topics audit demo completions version'
             _aos_argument='none'
             _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help -V --version'
             ;;
@@ -131,6 +131,31 @@ _aos_node() { # what one command offers
             _aos_commands=''
             _aos_argument='none'
             _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos audit')
+            _aos_commands='stats tail verify export'
+            _aos_argument='none'
+            _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos audit stats')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos audit tail')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='-f --follow -n --lines --of --capsule --failed --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos audit verify')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--head --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos audit export')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--session --of --from --limit --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
             ;;
         'aos demo')
             _aos_commands=''
@@ -248,6 +273,34 @@ _aos_option() { # what follows one option
         'aos topics match --format') _aos_kind='words:pretty json' ;;
         'aos topics match --principal') _aos_kind='none' ;;
         'aos topics match --color') _aos_kind='words:always never auto' ;;
+        'aos audit --json' | 'aos audit -v' | 'aos audit --verbose' | 'aos audit -q' | 'aos audit --quiet' | 'aos audit --no-input' | 'aos audit -h' | 'aos audit --help') ;;
+        'aos audit --format') _aos_kind='words:pretty json' ;;
+        'aos audit --principal') _aos_kind='none' ;;
+        'aos audit --color') _aos_kind='words:always never auto' ;;
+        'aos audit stats --json' | 'aos audit stats -v' | 'aos audit stats --verbose' | 'aos audit stats -q' | 'aos audit stats --quiet' | 'aos audit stats --no-input' | 'aos audit stats -h' | 'aos audit stats --help') ;;
+        'aos audit stats --format') _aos_kind='words:pretty json' ;;
+        'aos audit stats --principal') _aos_kind='none' ;;
+        'aos audit stats --color') _aos_kind='words:always never auto' ;;
+        'aos audit tail -f' | 'aos audit tail --follow' | 'aos audit tail --failed' | 'aos audit tail --json' | 'aos audit tail -v' | 'aos audit tail --verbose' | 'aos audit tail -q' | 'aos audit tail --quiet' | 'aos audit tail --no-input' | 'aos audit tail -h' | 'aos audit tail --help') ;;
+        'aos audit tail -n' | 'aos audit tail --lines') _aos_kind='none' ;;
+        'aos audit tail --of') _aos_kind='none' ;;
+        'aos audit tail --capsule') _aos_kind='none' ;;
+        'aos audit tail --format') _aos_kind='words:pretty json' ;;
+        'aos audit tail --principal') _aos_kind='none' ;;
+        'aos audit tail --color') _aos_kind='words:always never auto' ;;
+        'aos audit verify --json' | 'aos audit verify -v' | 'aos audit verify --verbose' | 'aos audit verify -q' | 'aos audit verify --quiet' | 'aos audit verify --no-input' | 'aos audit verify -h' | 'aos audit verify --help') ;;
+        'aos audit verify --head') _aos_kind='none' ;;
+        'aos audit verify --format') _aos_kind='words:pretty json' ;;
+        'aos audit verify --principal') _aos_kind='none' ;;
+        'aos audit verify --color') _aos_kind='words:always never auto' ;;
+        'aos audit export --json' | 'aos audit export -v' | 'aos audit export --verbose' | 'aos audit export -q' | 'aos audit export --quiet' | 'aos audit export --no-input' | 'aos audit export -h' | 'aos audit export --help') ;;
+        'aos audit export --session') _aos_kind='none' ;;
+        'aos audit export --of') _aos_kind='none' ;;
+        'aos audit export --from') _aos_kind='none' ;;
+        'aos audit export --limit') _aos_kind='none' ;;
+        'aos audit export --format') _aos_kind='words:pretty json' ;;
+        'aos audit export --principal') _aos_kind='none' ;;
+        'aos audit export --color') _aos_kind='words:always never auto' ;;
         'aos demo --json' | 'aos demo -v' | 'aos demo --verbose' | 'aos demo -q' | 'aos demo --quiet' | 'aos demo --no-input' | 'aos demo -h' | 'aos demo --help') ;;
         'aos demo --format') _aos_kind='words:pretty json' ;;
         'aos demo --principal') _aos_kind='none' ;;

@@ -31,6 +31,8 @@ class Settings:
     memory_bytes: int = 64 * MIB
     fuel_per_call: int = 10_000_000_000
     log_level: str = "info"
+    audit_entries: int = 1_000_000
+    audit_bytes: int = 1024 * MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,8 @@ KEYS: Mapping[tuple[str, str], _Key] = {
     ("timeouts", "call_secs"): _Key(field="call_timeout_s", check=_number(1, 3600)),
     ("limits", "memory_bytes"): _Key(field="memory_bytes", check=_number(MIB, 4096 * MIB)),
     ("limits", "fuel_per_call"): _Key(field="fuel_per_call", check=_number(1_000_000, 10**15)),
+    ("audit", "max_entries"): _Key(field="audit_entries", check=_number(10_000, 100_000_000)),
+    ("audit", "max_bytes"): _Key(field="audit_bytes", check=_number(16 * MIB, 1024 * 1024 * MIB)),
     ("logging", "level"): _Key(field="log_level", check=_level),
 }
 """Every setting that has an effect: `[section] key`."""

@@ -163,6 +163,11 @@ class Home:
         return self.var / "state.db"
 
     @property
+    def audit_db(self) -> Path:
+        """The audit trail; `store.audit` is its only writer."""
+        return self.var / "audit.db"
+
+    @property
     def staging(self) -> Path:
         return self.var / "staging"
 

@@ -157,6 +157,11 @@ def test_row_9_the_agents(client: Client) -> None:
     assert (row["principal"], row["enabled"], row["groups"]) == ("default", True, ["admin"])
 
 
+def test_row_13_how_much_is_on_record(client: Client) -> None:
+    data = assert_replayed(client, 13)["data"]
+    assert (data["cap_entries"], data["cap_bytes"], data["degraded"]) == (1_000_000, 1 << 30, False)
+
+
 def test_row_14_a_reload_is_announced_and_answered(client: Client) -> None:
     ours, theirs = replay(client, 14)
     assert [frame["topic"] for frame in ours] == [frame["topic"] for frame in theirs]

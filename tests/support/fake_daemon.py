@@ -13,6 +13,7 @@ from typing import Any
 from aos_runtime import HOST_VERSION
 from aos_runtime.home import Home
 from aos_runtime.wire.frames import FrameDecoder, encode_frame
+from aos_runtime.wire.methods import reply_topic
 
 TOKEN = "ab" * 32
 Answer = Callable[[str, Mapping[str, Any]], Mapping[str, Any] | None]
@@ -78,7 +79,7 @@ class FakeDaemon:
         answer = self._answer(topic, payload)
         if answer is not None:
             event = {
-                "topic": topic.replace(".request.", ".response.", 1),
+                "topic": reply_topic(topic),
                 "payload": answer,
                 "source_id": "00000000-0000-0000-0000-000000000000",
                 "principal": "default",

@@ -18,7 +18,7 @@ from aos_runtime.capsule.manifest import parse_manifest
 from aos_runtime.host import GuestContext, GuestTrap, HookResult
 from aos_runtime.kernel.actor import Actor, Generation
 from aos_runtime.kernel.guest import GuestPort, Hearing
-from aos_runtime.kernel.kernel import Kernel, system_cause
+from aos_runtime.kernel.kernel import Executions, Kernel, system_cause
 from aos_runtime.kernel.lifecycle import Lifecycle
 from aos_runtime.kernel.loading import Loaded, Unready
 from aos_runtime.kernel.probe import Tool
@@ -146,7 +146,7 @@ def make_installed(
 class Bench:
     """A kernel with fake capsules and a scheduler that the test turns by `run`."""
 
-    def __init__(self) -> None:
+    def __init__(self, executions: Executions | None = None) -> None:
         self.now = 0.0
         self.journal = FakeJournal()
         self.ready: deque[Actor] = deque()
@@ -155,6 +155,7 @@ class Bench:
             ready=self.ready.append,
             before_block=self._block,
             journal=self.journal,
+            executions=executions,
             clock=lambda: self.now,
         )
         self.heard: list[Envelope] = []

@@ -10,6 +10,7 @@ import json
 from contextlib import ExitStack
 
 from aos_runtime.config import load_settings
+from aos_runtime.daemon.audit import open_trail
 from aos_runtime.daemon.journal import LogJournal
 from aos_runtime.errors import AosError
 from aos_runtime.home import Home
@@ -40,12 +41,16 @@ def activate_once(home: Home, principal: PrincipalName, stage_id: str) -> Activa
             )
         )
         resources.callback(engine.close)
-        key = cache_key(load_runtime_seed(home, create=True))
+        seed = load_runtime_seed(home, create=True)
+        journal = LogJournal(sink, settings.log_level, echo=False)
+        trail = open_trail(home, seed, settings, journal.daemon)
+        resources.callback(trail.close)
         activator = Activator(
-            codes=CodeCache(engine, home.code_cache, key),
+            codes=CodeCache(engine, home.code_cache, cache_key(seed)),
             state=state,
-            journal=LogJournal(sink, settings.log_level, echo=False),
+            journal=journal,
             publish=lambda stage, source, topic, payload: NO_BUS,
+            trail=trail,
         )
         return activator.activate(stage)
 

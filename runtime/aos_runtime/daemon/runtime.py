@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from aos_runtime.config import load_settings
+from aos_runtime.daemon.audit import open_trail, retention_of
 from aos_runtime.daemon.gateway import Gateway
 from aos_runtime.daemon.journal import LogJournal
 from aos_runtime.daemon.rights import Rights
@@ -26,6 +27,9 @@ from aos_runtime.home import Home
 from aos_runtime.host import CodeCache, EngineSettings, HostEngine
 from aos_runtime.kernel.activation import Activator
 from aos_runtime.kernel.answers import Process
+from aos_runtime.kernel.audit_answers import AuditAnswers
+from aos_runtime.kernel.audited import Requests, ToolCalls
+from aos_runtime.kernel.audited_views import Capsules
 from aos_runtime.kernel.boot import ensure_bundled, index_tools, report_view
 from aos_runtime.kernel.changes import Changes
 from aos_runtime.kernel.guest import GuestPort
@@ -39,9 +43,10 @@ from aos_runtime.kernel.requests import RequestRouter, is_request
 from aos_runtime.kernel.ticker import Ticker
 from aos_runtime.kernel.views import View
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName, PrincipalName
+from aos_runtime.store.audit_entry import SUCCESS, SYSTEM
 from aos_runtime.store.commit import sweep
 from aos_runtime.store.installed import list_names
-from aos_runtime.store.keys import cache_key, load_runtime_seed
+from aos_runtime.store.keys import cache_key, load_runtime_seed, public_hex
 from aos_runtime.store.kv import KvStore
 from aos_runtime.store.logs import LogSink
 from aos_runtime.store.principals import ensure_default
@@ -117,6 +122,11 @@ class Runtime:
         ensure_default(self._home, now=self._started_at)
         seed = load_runtime_seed(self._home, create=True)
         sweep(self._home)
+        self._retention = retention_of(settings)
+        self._public_key = bytes.fromhex(public_hex(seed))
+        self.trail = open_trail(self._home, seed, settings, self.journal.daemon)
+        self._resources.callback(self.trail.close)
+        self.trail.record(None, {"type": "server_started", "pid": os.getpid()}, SUCCESS, SYSTEM)
         self.engine = HostEngine(
             EngineSettings(
                 memory_bytes=settings.memory_bytes,
@@ -130,10 +140,12 @@ class Runtime:
         self._resources.callback(self.state.close)
 
     def _make_kernel(self) -> None:
+        self.tool_calls = ToolCalls(self.trail)
         self.kernel = Kernel(
             ready=lambda actor: self.leader.ready(actor),
             before_block=lambda: self.leader.before_block(),
             journal=self.journal,
+            executions=self.tool_calls,
         )
         loader = Loader(
             home=self._home,
@@ -142,10 +154,16 @@ class Runtime:
             bus=self.kernel,
             journal=self.journal,
             before_block=self.kernel.before_block,
+            trail=self.trail,
         )
+        self._capsules = Capsules(self.trail)
         self.lifecycle = Lifecycle(self.kernel, loader, self._installed_names, self._on_view)
         self.activator = Activator(
-            codes=self.codes, state=self.state, journal=self.journal, publish=self._publish_for_stage
+            codes=self.codes,
+            state=self.state,
+            journal=self.journal,
+            publish=self._publish_for_stage,
+            trail=self.trail,
         )
         self.door = ToolsDoor(self.kernel, self.lifecycle.view)
 
@@ -177,6 +195,7 @@ class Runtime:
         # The gateway hears before the door: it asks which answers the door still expects.
         self.kernel.on(self.gateway.wants, self.gateway.hear)
         self.kernel.on(self.door.wants, self.door.hear)
+        self.kernel.on(self.tool_calls.wants, self.tool_calls.hear)
         self.server.listen(path)
         self.run.write_pid()
 
@@ -192,13 +211,15 @@ class Runtime:
             may_list_agents=rights.may_list_agents,
             stop=self.ask_to_stop,
         )
+        audit = AuditAnswers(self._home.audit_db, self.trail.health, self._public_key, self._retention)
         self.requests = RequestRouter(
             bus=self.kernel,
             profiles=rights,
-            handlers=make_handlers(services),
+            handlers=make_handlers(services) | audit.handlers(),
             journal=self.journal,
             ready=self.leader.ready,
             before_block=self.leader.before_block,
+            account=Requests(self.trail),
         )
         self.kernel.on(is_request, self.requests.receive, answers=True)
 
@@ -230,6 +251,7 @@ class Runtime:
 
     def _on_view(self, view: View) -> None:
         report_view(view, self.journal)
+        self._capsules.note(view)
         index_tools(self._home, view, self.journal)
 
     def _on_fault(self, error: Exception) -> None:
@@ -251,7 +273,7 @@ class Runtime:
             workspace=str(workspace) if workspace is not None else None,
             ephemeral=self._options.ephemeral,
             clients=self.server.sessions.counts(),
-            trouble=self.journal.trouble,
+            trouble=self.journal.trouble or self.trail.trouble,
         )
 
     def _sweep(self, now: float) -> None:
@@ -277,6 +299,7 @@ class Runtime:
             if not self.requests.drain(STOP_CHANGES_S):
                 return False
             self.server.flush(time.monotonic() + FLUSH_S)
+            self.trail.record(None, {"type": "server_stopped"}, SUCCESS, SYSTEM)
             self.journal.daemon("info", "stopped")
         return not hasattr(self, "lifecycle") or self.lifecycle.close(STOP_CHANGES_S)
 

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from aos_runtime.capsule.identity import source_id
-from aos_runtime.errors import Conflict
+from aos_runtime.errors import AosError, Conflict
 from aos_runtime.host import Code, GuestContext, GuestTrap, Instance
+from aos_runtime.kernel.audited import ADMITTED, Trail
 from aos_runtime.kernel.failures import failure_sentence
 from aos_runtime.kernel.kernel import Journal
 from aos_runtime.kernel.ports import State
 from aos_runtime.names import Digest
+from aos_runtime.store.audit_entry import SUCCESS, SYSTEM, failure
 from aos_runtime.store.env import read_env, read_secrets, resolve_env
 from aos_runtime.store.origin import Phase
 from aos_runtime.store.stage import Stage
@@ -61,12 +63,38 @@ class Activator:
     state: State
     journal: Journal
     publish: Callable[[Stage, str, str, bytes], str | None]
+    trail: Trail | None = None
 
     def activate(self, stage: Stage) -> Activation:
-        """Compile and run the hook.
+        """Compile and run the hook, between two entries of the audit trail.
 
-        Conflict `lifecycle-hook-failed` where the capsule's own hook says no.
+        Conflict `lifecycle-hook-failed` where the capsule's own hook says no; Unavailable
+        `audit-unavailable` where it could not be put on record first.
         """
+        if self.trail is None:
+            return self._activate(stage)
+        action = {
+            "type": "capsule_activated",
+            "capsule_id": stage.name,
+            "version": stage.manifest.version,
+            "phase": stage.phase.value,
+            "provenance": stage.provenance_class.value,
+            "content_digest": stage.content_digest,
+            "wasm_hash": stage.wasm_digest,
+        }
+        self.trail.require(stage.principal, action, ADMITTED, SYSTEM)
+        ended: str | None = "internal-fault"
+        try:
+            activation = self._activate(stage)
+            ended = None
+        except AosError as error:
+            ended = error.code
+            raise
+        finally:
+            self.trail.record(stage.principal, action, SUCCESS if ended is None else failure(ended), SYSTEM)
+        return activation
+
+    def _activate(self, stage: Stage) -> Activation:
         wasm, digest = stage.read_wasm(), stage.wasm_digest
         if wasm is None or digest is None:
             return Activation(wasm_hash=None, phase=stage.phase.value, hook="skipped")

@@ -48,6 +48,8 @@ class Delivery(msgspec.Struct, frozen=True):
     """Nobody else gets the message: if this handler fails, its caller is told."""
     chain: Chain[Step] | None = None
     """The sequential chain whose current link this handler is; None in a fan-out."""
+    is_invocable: bool = False
+    """It came by a user-invocable surface: the desk hears however the handler ended."""
 
 
 class GuestInstance(Protocol):
@@ -98,7 +100,7 @@ class Desk(Protocol):
     def before_block(self) -> None: ...
 
     def handled(self, actor: Actor, delivery: Delivery, result: HookResult) -> None:
-        """The handler returned something else than a plain `continue` outside of a chain."""
+        """The handler returned; not told of a plain `continue` outside of chains and invocable surfaces."""
         ...
 
     def failed(self, actor: Actor, delivery: Delivery, error: GuestTrap | AosError) -> None:
@@ -209,6 +211,6 @@ class Actor:
             self.meter.errors += 1
             self._desk.failed(self, delivery, error)
         else:
-            if delivery.chain is not None or result.action != "continue":
+            if delivery.chain is not None or result.action != "continue" or delivery.is_invocable:
                 self._desk.handled(self, delivery, result)
         self._delivery = None

@@ -17,6 +17,7 @@ from aos_runtime.bus.chain import Chain, Outcome, Verdict, returned, trapped
 from aos_runtime.bus.envelope import Envelope
 from aos_runtime.bus.mailbox import Offer
 from aos_runtime.bus.routes import RouteTable
+from aos_runtime.capsule.topics import user_invocable
 from aos_runtime.errors import AosError
 from aos_runtime.host import GuestTrap, HookResult
 from aos_runtime.kernel.actor import MAX_WAITING, Actor, Delivery, Step
@@ -30,8 +31,17 @@ from aos_runtime.wire.methods import NIL_SOURCE
 
 MAX_REASON_CHARS = 500
 
+DENIED = "denied by the capsule"
+"""The guest's own reason stays in its log: it may say what it was called with."""
+
 DROP_WARNING_S = 1.0
 """At most one warning per capsule in this time while its queue is full."""
+
+
+class Executions(Protocol):
+    """Who keeps account of what was executed on user-invocable surfaces."""
+
+    def executed(self, actor: Actor, delivery: Delivery, error: str | None) -> None: ...
 
 
 class Journal(Protocol):
@@ -68,6 +78,7 @@ class Kernel:
         ready: Callable[[Actor], None],
         before_block: Callable[[], None],
         journal: Journal,
+        executions: Executions | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.order = threading.Lock()
@@ -75,6 +86,7 @@ class Kernel:
         """With `seq` it makes the id of an event, unique over restarts."""
         self.before_block = before_block
         self.journal = journal
+        self._executions = executions
         self._ready = ready
         self._clock = clock
         self._seq = 0
@@ -210,9 +222,13 @@ class Kernel:
             return ()
         if plan.is_chain:
             chain = Chain(steps, envelope.body)
-            return ((steps[0].actor, Delivery(envelope, steps[0].action, envelope.body, False, chain)),)
-        is_sole = len(steps) == 1
-        return [(step.actor, Delivery(envelope, step.action, envelope.body, is_sole)) for step in steps]
+            first = Delivery(envelope, steps[0].action, envelope.body, False, chain, plan.is_invocable)
+            return ((steps[0].actor, first),)
+        is_sole, is_invocable = len(steps) == 1, plan.is_invocable
+        return [
+            (step.actor, Delivery(envelope, step.action, envelope.body, is_sole, None, is_invocable))
+            for step in steps
+        ]
 
     # outcomes (Desk)
 
@@ -221,17 +237,25 @@ class Kernel:
         if outcome.verdict is Verdict.DENY:
             actor.meter.denied += 1
             self._note(actor, "warn", delivery, f"denied: {outcome.reason[:MAX_REASON_CHARS]}")
+        if delivery.is_invocable:
+            self._account(actor, delivery, DENIED if outcome.verdict is Verdict.DENY else None)
         self._settle(actor, delivery, outcome, DeliveryFailure.DENIED)
 
     def failed(self, actor: Actor, delivery: Delivery, error: GuestTrap | AosError) -> None:
         self._note(actor, "error", delivery, failure_sentence(error))
         reason = "trap" if isinstance(error, AosError) else error.reason.value
+        if delivery.is_invocable:
+            self._account(actor, delivery, error.code if isinstance(error, AosError) else reason)
         self._settle(actor, delivery, trapped(reason, error.message), DeliveryFailure.FAILED)
 
     def abandon(self, actor: Actor, delivery: Delivery) -> None:
         """A message that waited for a capsule which is gone."""
         reason = f"capsule '{actor.name}' was unloaded"
         self._answer_failure(delivery, reason, DeliveryFailure.UNLOADED)
+
+    def _account(self, actor: Actor, delivery: Delivery, error: str | None) -> None:
+        if self._executions is not None:
+            self._executions.executed(actor, delivery, error)
 
     def _settle(self, actor: Actor, delivery: Delivery, outcome: Outcome, why: DeliveryFailure) -> None:
         """Go on along the chain, or tell who waits that there will be no answer."""
@@ -247,7 +271,8 @@ class Kernel:
 
     def _deliver_link(self, envelope: Envelope, chain: Chain[Step], step: Step) -> None:
         """Hand a chained message to its next handler.  A full queue ends the chain: it may hold a gate."""
-        delivery = Delivery(envelope, step.action, chain.payload, False, chain)
+        is_invocable = user_invocable(envelope.topic) is not None
+        delivery = Delivery(envelope, step.action, chain.payload, False, chain, is_invocable)
         with self.order:
             offer = step.actor.mailbox.offer(delivery)
             if offer is Offer.WOKE:

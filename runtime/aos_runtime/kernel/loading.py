@@ -20,8 +20,10 @@ from aos_runtime.capsule.manifest import Manifest, check_host_version
 from aos_runtime.errors import AosError, Corrupt, Unavailable
 from aos_runtime.home import Home
 from aos_runtime.host import Code, GuestContext, GuestTrap, Instance
-from aos_runtime.host.context import Binding
+from aos_runtime.host.context import Binding, KvSpace
 from aos_runtime.kernel.actor import Generation
+from aos_runtime.kernel.audit import HostCall
+from aos_runtime.kernel.audited import AuditedSpace, Trail
 from aos_runtime.kernel.denials import DenialLog
 from aos_runtime.kernel.failures import failure_sentence
 from aos_runtime.kernel.guest import Bus, GuestPort, Hearing
@@ -30,6 +32,7 @@ from aos_runtime.kernel.ports import State
 from aos_runtime.kernel.probe import Tool, describe, unrouted
 from aos_runtime.kernel.subscriptions import Owner, Subscriptions
 from aos_runtime.names import CapsuleName, Digest, PrincipalName
+from aos_runtime.policy.denials import Denial
 from aos_runtime.store.env import read_env, read_secrets, resolve_env
 from aos_runtime.store.installed import Installed, load_installed
 
@@ -88,6 +91,7 @@ class Loader:
         bus: GuestBus,
         journal: Journal,
         before_block: Callable[[], None],
+        trail: Trail | None = None,
     ) -> None:
         self._home = home
         self._codes = codes
@@ -95,6 +99,7 @@ class Loader:
         self._bus = bus
         self._journal = journal
         self._before_block = before_block
+        self._trail = trail
 
     def load(self, principal: PrincipalName, name: CapsuleName) -> Loaded | Unready:
         """Load one capsule.  NotFound where it is not installed; every other failure is an `Unready`."""
@@ -149,14 +154,14 @@ class Loader:
             system_cause(principal),
             hearing=hearing,
             is_uplink=installed.receipt.capabilities.uplink,
-            denied=denials.note,
+            denied=lambda denial: self._note_denial(principal, name, denials, denial),
         )
         context = GuestContext(
             capsule=name,
             principal=principal,
             source_id=source,
             capabilities=installed.receipt.capabilities,
-            kv=self._state.space(principal, name),
+            kv=self._space(principal, name),
             publish=port.publish,
             publish_as=port.publish_as,
             subscribe=port.subscribe,
@@ -181,6 +186,18 @@ class Loader:
             tools=described.tools,
             warnings=(*described.warnings, *unrouted(described.tools or (), handled)),
         )
+
+    def _note_denial(
+        self, principal: PrincipalName, name: CapsuleName, log: DenialLog, denial: Denial
+    ) -> None:
+        log.note(denial)
+        if self._trail is not None:
+            call = f"ipc.{denial.operation}"
+            self._trail.host_call(HostCall(principal, name, call, denial.topic, denial.case.value))
+
+    def _space(self, principal: PrincipalName, name: CapsuleName) -> KvSpace:
+        space = self._state.space(principal, name)
+        return space if self._trail is None else AuditedSpace(space, self._trail, principal, name)
 
 
 def check_component_hash(manifest: Manifest, wasm: bytes) -> None:

@@ -69,6 +69,22 @@ class Profiles(Protocol):
     def device(self, principal: PrincipalName, key_id: str) -> KeyEntry | None: ...
 
 
+class Account(Protocol):
+    """Where requests are put on record."""
+
+    def admit(
+        self, principal: str, method: str, params: Mapping[str, object], capabilities: tuple[str, ...]
+    ) -> None:
+        """Raises where the request must not be carried out."""
+        ...
+
+    def finish(
+        self, principal: str, method: str, params: Mapping[str, object], error: str | None
+    ) -> None: ...
+
+    def deny(self, principal: str, method: str, params: Mapping[str, object], reason: str) -> None: ...
+
+
 class Bus(Protocol):
     def publish(self, topic: str, body: bytes, kind: str | None, source_id: str, cause: Envelope) -> Plan: ...
 
@@ -122,6 +138,7 @@ class RequestRouter:
         journal: Journal,
         ready: Callable[[_Job], None],
         before_block: Callable[[], None],
+        account: Account | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._bus = bus
@@ -130,6 +147,7 @@ class RequestRouter:
         self._journal = journal
         self._ready = ready
         self._before_block = before_block
+        self._account = account
         self._clock = clock
         self._rates = RequestRates()
         self._lock = threading.Lock()
@@ -189,6 +207,8 @@ class RequestRouter:
         for capability in wire.required_capabilities(request, principal):
             problem = self._denial(principal, envelope.device_key_id, capability)
             if problem is not None:
+                if self._account is not None:
+                    self._account.deny(principal, request.method.name, request.params, problem)
                 return problem
         method = request.method
         with self._lock:
@@ -233,7 +253,7 @@ class RequestRouter:
             principal=PrincipalName(envelope.principal or ""), request_owner=envelope.request_owner
         )
         try:
-            answer = handler.run(caller, request.params)
+            answer = self._carry_out(caller, request, handler)
         except AosError as error:
             self._journal.daemon("warn", f"{request.method.name} for {caller.principal}: {error.message}")
             answer = Answer(status="Error", data=error.message)
@@ -244,6 +264,24 @@ class RequestRouter:
             with self._lock:
                 self._slow.discard(slow)
         self._reply(envelope, request.request_id, answer)
+
+    def _carry_out(self, caller: Caller, request: wire.Request, handler: Handler) -> Answer:
+        """Run a handler between the two entries of its request in the audit trail."""
+        account, method, params = self._account, request.method.name, request.params
+        if account is None:
+            return handler.run(caller, params)
+        needed = wire.required_capabilities(request, caller.principal)
+        account.admit(caller.principal, method, params, needed)
+        ended: str | None = "internal-fault"
+        try:
+            answer = handler.run(caller, params)
+            ended = "refused" if answer.status == "Error" else None
+        except AosError as error:
+            ended = error.code
+            raise
+        finally:
+            account.finish(caller.principal, method, params, ended)
+        return answer
 
     def _reply(self, envelope: Envelope, request_id: str | None, answer: Answer) -> None:
         topic = reply_topic(envelope.topic)

@@ -94,7 +94,14 @@ METHODS: dict[str, Method] = {
 """Kernel methods by name."""
 
 ADMIN_METHODS: dict[str, Method] = {
-    method.name: method for method in (Method("AgentList", "agent.list", "self:agent:list", "agent:list"),)
+    method.name: method
+    for method in (
+        Method("AgentList", "agent.list", "self:agent:list", "agent:list"),
+        Method("AuditStats", "audit.stats", "audit:stats"),
+        Method("AuditHealth", "audit.health", "audit:health"),
+        Method("AuditHeads", "audit.heads", "audit:heads"),
+        Method("AuditExport", "audit.export", "audit:export"),
+    )
 }
 """Admin methods by name."""
 

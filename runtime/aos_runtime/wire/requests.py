@@ -8,16 +8,18 @@ parameters that do not fit, are answered with an `Error` that says so.  This mod
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, field
+from msgspec import UNSET, Meta, Raw, Struct, field
 
 from aos_runtime.wire.methods import ADMIN_METHODS, METHODS, Method
 from aos_runtime.wire.payloads import RAW_JSON
 
 MAX_CALL_TIMEOUT_S = 3600.0
 DEFAULT_CALL_TIMEOUT_S = 60.0
+MAX_EXPORT = 1000
+DEFAULT_EXPORT = 500
 
 
 class Request(Struct, frozen=True):
@@ -102,6 +104,14 @@ class _Approve(_Params, frozen=True):
     signature: str
 
 
+class _AuditExport(_Params, frozen=True):
+    session: str
+    principal: str | None = None
+    from_entry: Annotated[int, Meta(ge=0)] = field(default=0, name="from")
+    cursor: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=MAX_EXPORT)] = DEFAULT_EXPORT
+
+
 class _ToolName(_Params, frozen=True):
     name: str
 
@@ -139,6 +149,9 @@ _KERNEL_PARAMS: dict[str, type[_Params]] = {
 }
 """What each kernel method takes; one that is not here takes nothing."""
 
+_ADMIN_PARAMS: dict[str, type[_Params]] = {"AuditExport": _AuditExport}
+"""What each admin method takes; one that is not here takes nothing."""
+
 TOOLS_PARAMS: dict[str, type[_Params]] = {
     "list": _Params,
     "show": _ToolName,
@@ -168,7 +181,7 @@ def decode_request(body: bytes, kind: str | None = RAW_JSON) -> Request | BadReq
 
 def decode_admin_request(body: bytes, kind: str | None = RAW_JSON) -> Request | BadRequest | None:
     """An admin request, which also carries `request_id`; None where it is not one and must be ignored."""
-    return _decode(body, kind, ADMIN_METHODS, {})
+    return _decode(body, kind, ADMIN_METHODS, _ADMIN_PARAMS)
 
 
 def decode_tools_request(verb: str, body: bytes, kind: str | None = RAW_JSON) -> dict[str, Any] | BadRequest:

@@ -1,0 +1,306 @@
+"""What the kernel puts into the audit trail, and in what words: tool calls, host calls, requests.
+
+Each function here turns something that happened into an entry; whether a class is waited for is decided by
+which of `record` and `require` is called, and listed in docs/security.md.  Payloads, values of keys,
+environment and secrets never enter: a parameter that is not known to be harmless is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+from blake3 import blake3
+
+from aos_runtime.bus.envelope import Envelope
+from aos_runtime.capsule.topics import TOOL_RESULT
+from aos_runtime.host.context import KvSpace
+from aos_runtime.kernel.actor import Actor, Delivery
+from aos_runtime.kernel.audit import HostCall
+from aos_runtime.names import CapsuleName, PrincipalName
+from aos_runtime.store.audit_entry import SUCCESS, capped, failure
+from aos_runtime.store.kv import KvRefused
+from aos_runtime.wire.payloads import decode_tool_result
+
+TOOL_PREFIX = "tool.v1.execute."
+RESULT_SUFFIX = ".result"
+MAX_ANSWERS = 4096
+MAX_CALL_ID = 256
+ADMITTED: Mapping[str, object] = {"status": "success", "details": "admitted"}
+NO_RESULT = "no result published"
+ERROR_RESULT = "tool reported an error"
+REDACTED = "<redacted>"
+
+READING = frozenset(
+    {
+        "ListCapsules",
+        "GetCommands",
+        "GetCapsuleMetadata",
+        "GetCapsuleMetadataForPrincipal",
+        "GetAgentReadiness",
+        "GetStatus",
+        "GetInstalledCapsuleIdentity",
+        "GetCapsuleInstallResumeReceipt",
+        "AgentList",
+        "GroupList",
+        "QuotaGet",
+        "UsageGet",
+        "EnvList",
+        "DistroLockGet",
+        "CapsTokenList",
+        "InviteList",
+        "PairDeviceList",
+        "AuditStats",
+        "AuditHealth",
+        "AuditHeads",
+        "AuditExport",
+    }
+)
+"""Methods that change nothing: not recorded.  Every other one is put on record before it is carried out."""
+
+HARMLESS = frozenset(
+    {
+        "id",
+        "stage_id",
+        "principal",
+        "target_principal",
+        "source",
+        "workspace",
+        "authority",
+        "force",
+        "purge",
+        "reason",
+        "name",
+        "group",
+        "groups",
+        "grants",
+        "revokes",
+        "capabilities",
+        "capsules",
+        "add_groups",
+        "remove_groups",
+        "add_capsules",
+        "remove_capsules",
+        "inherit_from",
+        "clone_from",
+        "allow_admin_clone",
+        "unsafe_admin",
+        "description",
+        "capsule",
+        "kind",
+        "key",
+        "scope",
+        "append",
+        "quotas",
+        "decision",
+        "request_id",
+        "batch_id",
+    }
+)
+"""Parameters whose value may be recorded; of every other one only its name is."""
+
+
+NOT_AWAITED = frozenset({"Shutdown", "UnloadCapsule", "CapsRevoke", "AgentDisable"})
+"""Methods that only take something away: recorded, but a full disk must not stand in their way."""
+
+
+class Trail(Protocol):
+    """The part of `audit.AuditTrail` that is needed here."""
+
+    def record(
+        self,
+        principal: str | None,
+        action: Mapping[str, object],
+        outcome: Mapping[str, object] = SUCCESS,
+        authorization: Mapping[str, object] = ...,
+    ) -> None: ...
+
+    def require(
+        self,
+        principal: str | None,
+        action: Mapping[str, object],
+        outcome: Mapping[str, object] = SUCCESS,
+        authorization: Mapping[str, object] = ...,
+    ) -> None: ...
+
+    def record_short(
+        self, principal: str | None, action: Mapping[str, object], outcome: Mapping[str, object]
+    ) -> None: ...
+
+    def host_call(self, call: HostCall) -> None: ...
+
+
+class _Call(msgspec.Struct, frozen=True, gc=False):
+    call_id: str
+    arguments: msgspec.Raw
+
+
+_decode_call = msgspec.json.Decoder(_Call).decode
+
+
+class ToolCalls:
+    """One entry for each execution of a tool or command handler.
+
+    A native subscriber hears the results that handlers publish; the kernel says when a handler has ended.
+    """
+
+    def __init__(self, trail: Trail) -> None:
+        self._trail = trail
+        self._answers: dict[tuple[str | None, str, str], bool] = {}
+
+    @staticmethod
+    def wants(topic: str) -> bool:
+        """The topics that `hear` takes: what a tool's handler answers on."""
+        return topic == TOOL_RESULT or (topic.startswith(TOOL_PREFIX) and topic.endswith(RESULT_SUFFIX))
+
+    def hear(self, envelope: Envelope) -> None:
+        """A result came by; it counts for the capsule that published it."""
+        result = decode_tool_result(envelope.body)
+        if result is None or len(result.call_id) > MAX_CALL_ID:
+            return
+        if len(self._answers) >= MAX_ANSWERS:  # answers of calls that had ended: nobody asks for them
+            self._answers.clear()
+        self._answers[envelope.principal, envelope.source_id, result.call_id] = result.result.is_error
+
+    def executed(self, actor: Actor, delivery: Delivery, error: str | None) -> None:
+        """A handler of a user-invocable topic has ended; `error` says why it failed, where it did."""
+        envelope = delivery.envelope
+        if not envelope.topic.startswith(TOOL_PREFIX):
+            self._record_command(actor, envelope, error)
+            return
+        call = _read_call(delivery.body)
+        answer = None
+        if call.call_id:
+            source = actor.generation.context.source_id
+            answer = self._answers.pop((envelope.principal, source, call.call_id), None)
+        if error is None and answer is not False:
+            error = NO_RESULT if answer is None else ERROR_RESULT
+        action = {
+            "type": "capsule_tool_call",
+            "capsule_id": actor.name,
+            "tool": envelope.topic[len(TOOL_PREFIX) :],
+            "args_hash": blake3(call.arguments).hexdigest(),
+            "call_id": call.call_id,
+        }
+        self._trail.record_short(envelope.principal, action, SUCCESS if error is None else failure(error))
+
+    def _record_command(self, actor: Actor, envelope: Envelope, error: str | None) -> None:
+        action = {
+            "type": "capsule_command_run",
+            "capsule_id": actor.name,
+            "command": envelope.topic.rpartition(".")[2],
+            "args_hash": blake3(envelope.body).hexdigest(),
+        }
+        self._trail.record(envelope.principal, action, SUCCESS if error is None else failure(error))
+
+
+def _read_call(body: bytes) -> _Call:
+    """Id and arguments of a tool request; of anything else no id, and all of it for arguments."""
+    try:
+        call = _decode_call(body)
+    except (msgspec.DecodeError, UnicodeError):
+        return _Call("", msgspec.Raw(body))
+    return call if len(call.call_id) <= MAX_CALL_ID else _Call(capped(call.call_id), call.arguments)
+
+
+class AuditedSpace:
+    """A capsule's keys; every write that was done or refused is put on record, folded.  Reads are not."""
+
+    __slots__ = ("_capsule", "_principal", "_space", "_trail")
+
+    def __init__(self, space: KvSpace, trail: Trail, principal: PrincipalName, capsule: CapsuleName) -> None:
+        self._space = space
+        self._trail = trail
+        self._principal = principal
+        self._capsule = capsule
+
+    def get(self, key: str) -> bytes | None:
+        return self._space.get(key)
+
+    def list_keys(self, prefix: str) -> tuple[str, ...]:
+        return self._space.list_keys(prefix)
+
+    def list_page(self, prefix: str, cursor: str | None, limit: int) -> tuple[tuple[str, ...], str | None]:
+        return self._space.list_page(prefix, cursor, limit)
+
+    def set(self, key: str, value: bytes) -> None:
+        try:
+            self._space.set(key, value)
+        except KvRefused as refusal:
+            self._note("kv.set", refusal)
+            raise
+        self._note("kv.set", None)
+
+    def delete(self, key: str) -> None:
+        try:
+            self._space.delete(key)
+        except KvRefused as refusal:
+            self._note("kv.delete", refusal)
+            raise
+        self._note("kv.delete", None)
+
+    def clear_prefix(self, prefix: str) -> int:
+        try:
+            count = self._space.clear_prefix(prefix)
+        except KvRefused as refusal:
+            self._note("kv.clear", refusal)
+            raise
+        self._note("kv.clear", None)
+        return count
+
+    def cas(self, key: str, expected: bytes | None, new: bytes) -> bool:
+        try:
+            swapped = self._space.cas(key, expected, new)
+        except KvRefused as refusal:
+            self._note("kv.cas", refusal)
+            raise
+        if swapped:
+            self._note("kv.cas", None)
+        return swapped
+
+    def _note(self, call: str, refusal: KvRefused | None) -> None:
+        error = None if refusal is None else refusal.case.value
+        self._trail.host_call(HostCall(self._principal, self._capsule, call, None, error))
+
+
+class Requests:
+    """Kernel and admin requests: what changes something is on record before it is done, then how it ended."""
+
+    def __init__(self, trail: Trail) -> None:
+        self._trail = trail
+
+    def admit(
+        self, principal: str, method: str, params: Mapping[str, object], capabilities: tuple[str, ...]
+    ) -> None:
+        """Put an allowed request on record.  Unavailable `audit-unavailable`: it must not be carried out."""
+        if method in READING:
+            return
+        keep = self._trail.record if method in NOT_AWAITED else self._trail.require
+        keep(principal, _request(method, params), ADMITTED, _granted(capabilities))
+
+    def finish(self, principal: str, method: str, params: Mapping[str, object], error: str | None) -> None:
+        """How a request that was admitted ended."""
+        if method not in READING:
+            outcome = SUCCESS if error is None else failure(error)
+            self._trail.record(principal, _request(method, params), outcome)
+
+    def deny(self, principal: str, method: str, params: Mapping[str, object], reason: str) -> None:
+        """A request, of any kind, that policy refused."""
+        outcome = failure(reason)
+        self._trail.record(principal, _request(method, params), outcome, {"type": "denied"})
+
+
+def sanitised(params: Mapping[str, object]) -> dict[str, object]:
+    """Parameters as they may be recorded: values only of those that are known to hold no secret."""
+    return {
+        name: value if name in HARMLESS else REDACTED for name, value in params.items() if value is not None
+    }
+
+
+def _request(method: str, params: Mapping[str, object]) -> dict[str, object]:
+    return {"type": "admin_request", "method": method, "params": sanitised(params)}
+
+
+def _granted(capabilities: tuple[str, ...]) -> dict[str, object]:
+    return {"type": "capability", "capabilities": list(capabilities)}
