@@ -58,6 +58,8 @@ _TOOL = Entry(
         Entry(name="list", summary="List the tools of the running capsules", target="tool:list_tools"),
         Entry(name="show", summary="Show one tool and its input schema", target="tool:show"),
         Entry(name="call", summary="Call a tool and print its answer", target="tool_call:call"),
+        Entry(name="calls", summary="List the tool calls that run now", target="tool_cancel:calls"),
+        Entry(name="cancel", summary="Cancel a tool call that runs", target="tool_cancel:cancel"),
     ),
 )
 

@@ -88,7 +88,7 @@ _aos_node() { # what one command offers
             _aos_options='--ephemeral --workspace --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
             ;;
         'aos tool')
-            _aos_commands='list show call'
+            _aos_commands='list show call calls cancel'
             _aos_argument='none'
             _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
             ;;
@@ -106,6 +106,16 @@ _aos_node() { # what one command offers
             _aos_commands=''
             _aos_argument='tool'
             _aos_options='-a --arg --input --raw --timeout --no-start --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos tool calls')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos tool cancel')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
             ;;
         'aos status')
             _aos_commands=''
@@ -248,6 +258,14 @@ _aos_option() { # what follows one option
         'aos tool call --format') _aos_kind='words:pretty json' ;;
         'aos tool call --principal') _aos_kind='none' ;;
         'aos tool call --color') _aos_kind='words:always never auto' ;;
+        'aos tool calls --json' | 'aos tool calls -v' | 'aos tool calls --verbose' | 'aos tool calls -q' | 'aos tool calls --quiet' | 'aos tool calls --no-input' | 'aos tool calls -h' | 'aos tool calls --help') ;;
+        'aos tool calls --format') _aos_kind='words:pretty json' ;;
+        'aos tool calls --principal') _aos_kind='none' ;;
+        'aos tool calls --color') _aos_kind='words:always never auto' ;;
+        'aos tool cancel --json' | 'aos tool cancel -v' | 'aos tool cancel --verbose' | 'aos tool cancel -q' | 'aos tool cancel --quiet' | 'aos tool cancel --no-input' | 'aos tool cancel -h' | 'aos tool cancel --help') ;;
+        'aos tool cancel --format') _aos_kind='words:pretty json' ;;
+        'aos tool cancel --principal') _aos_kind='none' ;;
+        'aos tool cancel --color') _aos_kind='words:always never auto' ;;
         'aos status --check' | 'aos status --json' | 'aos status -v' | 'aos status --verbose' | 'aos status -q' | 'aos status --quiet' | 'aos status --no-input' | 'aos status -h' | 'aos status --help') ;;
         'aos status --format') _aos_kind='words:pretty json' ;;
         'aos status --principal') _aos_kind='none' ;;

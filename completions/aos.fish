@@ -13,7 +13,7 @@ function __aos_names --description 'the names of one kind, from the index that a
     end <$file 2>/dev/null
 end
 
-set -g __aos_nodes 'aos' 'aos capsule' 'aos capsule new' 'aos capsule build' 'aos capsule install' 'aos capsule list' 'aos capsule show' 'aos capsule remove' 'aos start' 'aos stop' 'aos restart' 'aos tool' 'aos tool list' 'aos tool show' 'aos tool call' 'aos status' 'aos ps' 'aos logs' 'aos topics' 'aos topics match' 'aos audit' 'aos audit stats' 'aos audit tail' 'aos audit verify' 'aos audit export' 'aos demo' 'aos completions' 'aos version'
+set -g __aos_nodes 'aos' 'aos capsule' 'aos capsule new' 'aos capsule build' 'aos capsule install' 'aos capsule list' 'aos capsule show' 'aos capsule remove' 'aos start' 'aos stop' 'aos restart' 'aos tool' 'aos tool list' 'aos tool show' 'aos tool call' 'aos tool calls' 'aos tool cancel' 'aos status' 'aos ps' 'aos logs' 'aos topics' 'aos topics match' 'aos audit' 'aos audit stats' 'aos audit tail' 'aos audit verify' 'aos audit export' 'aos demo' 'aos completions' 'aos version'
 set -g __aos_with_value --arg --capsule --color --compression --format --from --grep --head --input --kind --level --limit --lines --of --output --path --principal --session --since --timeout --until --var --workspace -a -n -o
 
 function __aos_at --description 'whether the command line stands in one command'
@@ -168,6 +168,8 @@ complete -c aos -n '__aos_at \'aos restart\'' -s h -l help -d 'Show this message
 complete -c aos -n '__aos_at \'aos tool\'' -a list -d 'List the tools of the running capsules'
 complete -c aos -n '__aos_at \'aos tool\'' -a show -d 'Show one tool and its input schema'
 complete -c aos -n '__aos_at \'aos tool\'' -a call -d 'Call a tool and print its answer'
+complete -c aos -n '__aos_at \'aos tool\'' -a calls -d 'List the tool calls that run now'
+complete -c aos -n '__aos_at \'aos tool\'' -a cancel -d 'Cancel a tool call that runs'
 complete -c aos -n '__aos_at \'aos tool\'' -l format -x -a 'pretty json' -d 'Form of the result: pretty or json.'
 complete -c aos -n '__aos_at \'aos tool\'' -l json -d 'Same as --format json.'
 complete -c aos -n '__aos_at \'aos tool\'' -l principal -x -d 'Act for this principal (AOS_PRINCIPAL; else default).'
@@ -209,6 +211,22 @@ complete -c aos -n '__aos_at \'aos tool call\'' -l color -x -a 'always never aut
 complete -c aos -n '__aos_at \'aos tool call\'' -l no-input -d 'Never ask; fail with what would answer.'
 complete -c aos -n '__aos_at \'aos tool call\'' -s h -l help -d 'Show this message and exit.'
 complete -c aos -n '__aos_at \'aos tool call\'' -a '(__aos_names tool)'
+complete -c aos -n '__aos_at \'aos tool calls\'' -l format -x -a 'pretty json' -d 'Form of the result: pretty or json.'
+complete -c aos -n '__aos_at \'aos tool calls\'' -l json -d 'Same as --format json.'
+complete -c aos -n '__aos_at \'aos tool calls\'' -l principal -x -d 'Act for this principal (AOS_PRINCIPAL; else default).'
+complete -c aos -n '__aos_at \'aos tool calls\'' -s v -l verbose -d 'Say more.'
+complete -c aos -n '__aos_at \'aos tool calls\'' -s q -l quiet -d 'Only results and errors; -qq only the exit code.'
+complete -c aos -n '__aos_at \'aos tool calls\'' -l color -x -a 'always never auto' -d 'Colour: always, never or auto.'
+complete -c aos -n '__aos_at \'aos tool calls\'' -l no-input -d 'Never ask; fail with what would answer.'
+complete -c aos -n '__aos_at \'aos tool calls\'' -s h -l help -d 'Show this message and exit.'
+complete -c aos -n '__aos_at \'aos tool cancel\'' -l format -x -a 'pretty json' -d 'Form of the result: pretty or json.'
+complete -c aos -n '__aos_at \'aos tool cancel\'' -l json -d 'Same as --format json.'
+complete -c aos -n '__aos_at \'aos tool cancel\'' -l principal -x -d 'Act for this principal (AOS_PRINCIPAL; else default).'
+complete -c aos -n '__aos_at \'aos tool cancel\'' -s v -l verbose -d 'Say more.'
+complete -c aos -n '__aos_at \'aos tool cancel\'' -s q -l quiet -d 'Only results and errors; -qq only the exit code.'
+complete -c aos -n '__aos_at \'aos tool cancel\'' -l color -x -a 'always never auto' -d 'Colour: always, never or auto.'
+complete -c aos -n '__aos_at \'aos tool cancel\'' -l no-input -d 'Never ask; fail with what would answer.'
+complete -c aos -n '__aos_at \'aos tool cancel\'' -s h -l help -d 'Show this message and exit.'
 complete -c aos -n '__aos_at \'aos status\'' -l check -d 'Exit 1 where the daemon is not running and healthy.'
 complete -c aos -n '__aos_at \'aos status\'' -l format -x -a 'pretty json' -d 'Form of the result: pretty or json.'
 complete -c aos -n '__aos_at \'aos status\'' -l json -d 'Same as --format json.'

@@ -15,6 +15,14 @@ _COLUMNS = (
     Column(title="DESCRIPTION", flexible=True),
 )
 
+_CALL_COLUMNS = (
+    Column(title="CALL ID"),
+    Column(title="TOOL"),
+    Column(title="CAPSULE", flexible=True),
+    Column(title="RUNNING", align_right=True),
+    Column(title="TIMEOUT", align_right=True),
+)
+
 
 def normal_schema(schema: object) -> dict[str, Any]:
     """An input schema as strict clients take it: an object always has `properties` (case BUS-17)."""
@@ -31,6 +39,29 @@ def render_tools(tools: Sequence[Mapping[str, Any]], *, width: int | None) -> st
         [_text(tool, "name"), _text(tool, "capsule"), _summary(_text(tool, "description"))] for tool in tools
     ]
     return render_table(_COLUMNS, rows, width=width)
+
+
+def render_calls(calls: Sequence[Mapping[str, Any]], *, width: int | None) -> str:
+    """One line per running call."""
+    rows = [
+        [
+            _text(call, "call_id"),
+            _text(call, "tool"),
+            _text(call, "capsule"),
+            _duration(call.get("running_ms")),
+            _duration(_milliseconds(call.get("timeout_s"))),
+        ]
+        for call in calls
+    ]
+    return render_table(_CALL_COLUMNS, rows, width=width)
+
+
+def _milliseconds(seconds: object) -> object:
+    return seconds * 1000 if isinstance(seconds, (int, float)) else None
+
+
+def _duration(milliseconds: object) -> str:
+    return f"{milliseconds / 1000:.1f} s" if isinstance(milliseconds, (int, float)) else ""
 
 
 def _text(tool: Mapping[str, Any], key: str) -> str:

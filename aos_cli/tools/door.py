@@ -93,6 +93,26 @@ def call_tool(door: Connection, name: str, arguments: Mapping[str, Any], *, time
         raise
 
 
+def list_calls(door: Connection) -> list[Mapping[str, Any]]:
+    """The tool calls of the caller's principal that run now, oldest first."""
+    reply = door.request(tools_exchange("calls", None, new_correlation()))
+    if reply.is_error:
+        raise reply_error(reply)
+    if not isinstance(reply.data, list):
+        raise malformed_answer()
+    return [row for row in reply.data if isinstance(row, dict) and isinstance(row.get("call_id"), str)]
+
+
+def cancel_call(door: Connection, call_id: str) -> bool:
+    """Cancel a call of the caller's principal; False where none with that id runs."""
+    reply = door.request(tools_exchange("cancel", {"call_id": call_id}, new_correlation()))
+    if reply.is_error:
+        raise reply_error(reply)
+    if not isinstance(reply.data, dict):
+        raise malformed_answer()
+    return reply.data.get("cancelled") is True
+
+
 def _cancel(door: Connection, correlation: str) -> None:
     """Tell the daemon that nobody waits any more.  Best effort: closing the connection cancels as well."""
     try:

@@ -15,7 +15,7 @@ import msgspec
 from aos_runtime.bus.envelope import Envelope
 from aos_runtime.capsule.capability import Capabilities
 from aos_runtime.capsule.manifest import parse_manifest
-from aos_runtime.host import GuestContext, GuestTrap, HookResult
+from aos_runtime.host import GuestContext, GuestTrap, HookResult, TrapReason
 from aos_runtime.kernel.actor import Actor, Generation
 from aos_runtime.kernel.guest import GuestPort, Hearing
 from aos_runtime.kernel.kernel import Executions, Kernel, system_cause
@@ -55,6 +55,7 @@ class FakeInstance:
         self.context = context
         self.dead = False
         self.closed = False
+        self.wakes = 0
         self.threads: set[int] = set()
 
     def hook(self, action: bytes, payload: bytes, *, timeout_s: float | None = None) -> HookResult:
@@ -65,10 +66,16 @@ class FakeInstance:
             context = self.context
             listen: Any = context.subscribe
             call = Call(action.decode(), payload, context.current, context.publish, listen)
-            return self.guest(call) or CONTINUE
+            result = self.guest(call) or CONTINUE
+            if context.cancelled is context.current:
+                raise GuestTrap(TrapReason.CANCELLED, "its call was cancelled")
+            return result
         except GuestTrap:
             self.dead = True
             raise
+
+    def wake(self) -> None:
+        self.wakes += 1
 
     def close(self) -> None:
         self.closed = True

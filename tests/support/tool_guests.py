@@ -30,18 +30,22 @@ def tool_guest(tools_json: str, body: str = CONTINUE) -> bytes:
     The describe action is told by its sixth byte: `tool_d...`.
     """
     escaped = "".join(f"\\{byte:02x}" for byte in tools_json.encode())
-    describe = f"""(if (i32.and (i32.ge_u (local.get $action_size) (i32.const 6))
-      (i32.eq (i32.load8_u offset=5 (local.get $action)) (i32.const 100))) (then
-     (i32.store (i32.const 16) (i32.const 64)) (i32.store (i32.const 20) (i32.const 0))
-     (i32.store8 (i32.const 24) (i32.const 1)) (i32.store (i32.const 28) (i32.const {DESCRIBE_AT}))
-     (i32.store (i32.const 32) (i32.const {len(tools_json.encode())})) (return (i32.const 16))))"""
     text = guest_text(
-        describe + body,
+        describe_answer(tools_json) + body,
         imports="",
         more=f'(data (i32.const {DESCRIBE_AT}) "{escaped}")',
         pages="2",
     )
     return component_of(text, world_of())
+
+
+def describe_answer(tools_json: str) -> str:
+    """The part of a hook that answers `tool_describe` with the text at `DESCRIBE_AT`, and returns."""
+    return f"""(if (i32.and (i32.ge_u (local.get $action_size) (i32.const 6))
+      (i32.eq (i32.load8_u offset=5 (local.get $action)) (i32.const 100))) (then
+     (i32.store (i32.const 16) (i32.const 64)) (i32.store (i32.const 20) (i32.const 0))
+     (i32.store8 (i32.const 24) (i32.const 1)) (i32.store (i32.const 28) (i32.const {DESCRIBE_AT}))
+     (i32.store (i32.const 32) (i32.const {len(tools_json.encode())})) (return (i32.const 16))))"""
 
 
 def archive_of(

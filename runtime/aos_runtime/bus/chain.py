@@ -47,6 +47,7 @@ SKIPPED = Outcome(Verdict.CONTINUE)
 _TRAPS = {
     "fuel": "interceptor exhausted its fuel budget",
     "deadline": "interceptor exceeded its execution deadline",
+    "cancelled": "the call was cancelled",
 }
 
 
@@ -61,7 +62,7 @@ def returned(action: str, data: bytes | None) -> Outcome:
 
 
 def trapped(kind: str, message: str) -> Outcome:
-    """The outcome of a hook whose instance died: `kind` is fuel, deadline, memory or trap."""
+    """The outcome of a hook whose instance died: `kind` is fuel, deadline, cancelled, memory or trap."""
     return Outcome(Verdict.DENY, reason=_TRAPS.get(kind, f"interceptor execution failed: {message}"))
 
 

@@ -8,6 +8,7 @@ pass it on, exactly once. The lock is the kernel's: every call here must be made
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -79,6 +80,15 @@ class Mailbox(Generic[Message]):
             return self._queue.popleft()
         self.busy = False
         return None
+
+    def remove(self, is_meant: Callable[[Message], bool]) -> tuple[Message, ...]:
+        """Take out what `is_meant` picks, oldest first; the others keep their order."""
+        meant = tuple(message for message in self._queue if is_meant(message))
+        if meant:
+            left = [message for message in self._queue if not any(message is one for one in meant)]
+            self._queue.clear()
+            self._queue.extend(left)
+        return meant
 
     def close(self) -> tuple[Message, ...]:
         """Take no more; gives back what nobody will run, oldest first.

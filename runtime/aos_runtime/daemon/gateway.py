@@ -25,7 +25,13 @@ from aos_runtime.wire import requests as wire
 from aos_runtime.wire.egress import CHAT_TOPICS, decide_egress, encode_event, is_for_clients
 from aos_runtime.wire.handshake import Identity
 from aos_runtime.wire.ingress import CHAT_REPLY_TOPIC, Accepted, Refused, decide_ingress
-from aos_runtime.wire.methods import NIL_SOURCE, TOOLS_PREFIX, parse_tools_topic, reply_topic
+from aos_runtime.wire.methods import (
+    NIL_SOURCE,
+    TOOLS_PREFIX,
+    TOOLS_VERBS,
+    parse_tools_topic,
+    reply_topic,
+)
 from aos_runtime.wire.payloads import AgentResponse
 
 CONNECT_TOPIC = "client.v1.connect"
@@ -140,7 +146,7 @@ class Gateway:
 
         asked = parse_tools_topic(decision.topic)
         if asked is None:
-            reply(wire.error("the tools door takes list, show, call and cancel, and one correlation segment"))
+            reply(wire.error(f"the tools door takes {', '.join(TOOLS_VERBS)}, and one correlation segment"))
         else:
             self._door.receive(asked, decision.body, decision.kind, cause, reply)
 

@@ -31,6 +31,7 @@ from aos_runtime.kernel.audit_answers import AuditAnswers
 from aos_runtime.kernel.audited import Requests, ToolCalls
 from aos_runtime.kernel.audited_views import Capsules
 from aos_runtime.kernel.boot import ensure_bundled, index_tools, report_view
+from aos_runtime.kernel.cancellation import Cancellations
 from aos_runtime.kernel.changes import Changes
 from aos_runtime.kernel.guest import GuestPort
 from aos_runtime.kernel.handlers import Services, make_handlers
@@ -166,6 +167,7 @@ class Runtime:
             trail=self.trail,
         )
         self.door = ToolsDoor(self.kernel, self.lifecycle.view)
+        self.cancellations = Cancellations(self.kernel)
 
     def _make_server(self) -> None:
         rights = Rights(self._home)
@@ -196,6 +198,7 @@ class Runtime:
         self.kernel.on(self.gateway.wants, self.gateway.hear)
         self.kernel.on(self.door.wants, self.door.hear)
         self.kernel.on(self.tool_calls.wants, self.tool_calls.hear)
+        self.kernel.on(self.cancellations.wants, self.cancellations.receive)
         self.server.listen(path)
         self.run.write_pid()
 
@@ -224,7 +227,13 @@ class Runtime:
         self.kernel.on(is_request, self.requests.receive, answers=True)
 
     def _serve(self) -> None:
-        for chore in (self.server.sweep, self.door.sweep, self.requests.sweep, self._sweep):
+        for chore in (
+            self.server.sweep,
+            self.door.sweep,
+            self.cancellations.sweep,
+            self.requests.sweep,
+            self._sweep,
+        ):
             self.ticker.every(chore)
         self.leader.start()
         self.ticker.start()

@@ -9,11 +9,13 @@ in the kernel-request envelope: `{"status": "Working"}` every five seconds, then
 | list | none | `[{name, description, input_schema, mutable, capsule, shadowed: [capsule]}]`, by name |
 | show | `{name}` | one such entry |
 | call | `{name, arguments, timeout_s?}` | `{call_id, content, is_error, capsule, duration_ms}` |
-| cancel | `{corr}`: the last segment of the call's topic | `{cancelled: bool}` |
+| calls | none | `[{call_id, tool, capsule, running_ms, timeout_s}]` of the principal, oldest first |
+| cancel | `{corr}`: an own call; or `{call_id}`: any of the principal's | `{cancelled: bool}` |
 
-A handler that traps, denies or was unloaded is a result with `is_error`; what is no tool, a timeout and a
-cancel are an `Error`.  `capsule` is null where no capsule described the tool.  The door knows no socket:
-replies leave through a function that it is given.
+`corr` is the last segment of the topic of the call.  A handler that traps, denies or was unloaded, and a
+call that a capsule cancelled, are a result with `is_error`; what is no tool, a timeout and a client's cancel
+are an `Error`.  `capsule` is null where no capsule described the tool.  The door knows no socket: replies
+leave through a function that it is given.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import difflib
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -29,7 +32,9 @@ import msgspec
 
 from aos_runtime.bus.envelope import Envelope
 from aos_runtime.capsule.topics import TOOL_RESULT, is_tool_name, tool_topic
-from aos_runtime.kernel.failures import FAILURE_PREFIX
+from aos_runtime.kernel.cancellation import CANCEL_TOPIC
+from aos_runtime.kernel.cancellation import MAX_CALLS as MAX_CANCELLED
+from aos_runtime.kernel.failures import CANCELLED, FAILURE_PREFIX
 from aos_runtime.kernel.ports import Ingress, Submission
 from aos_runtime.kernel.routing import Plan
 from aos_runtime.kernel.views import View
@@ -39,17 +44,18 @@ from aos_runtime.wire.methods import NIL_SOURCE, WORKING_PERIOD_S, ToolsTopic
 from aos_runtime.wire.payloads import (
     TOOL_CANCEL_REQUEST,
     TOOL_EXECUTE_REQUEST,
+    decode_tool_cancel,
     decode_tool_result,
     encode_tool_cancel,
     encode_tool_request,
 )
 
 EXECUTE_TOPIC = "tool.v1.request.execute"
-CANCEL_TOPIC = "tool.v1.request.cancel"
 MAX_CALLS = 4096
 MAX_CALLS_PER_CLIENT = 256
 NEAREST = 3
 CALL_ID_BYTES = 16
+MAX_GIVEN_UP = 256
 
 Reply = Callable[[bytes], None]
 """Sends one reply body to the client that asked; a client that is gone is no error."""
@@ -59,8 +65,6 @@ class Bus(Ingress, Protocol):
     """The part of the kernel that the door uses."""
 
     def publish(self, topic: str, body: bytes, kind: str | None, source_id: str, cause: Envelope) -> Plan: ...
-
-    def withdraw(self, message: Envelope) -> None: ...
 
     def is_handled(self, topic: str, principal: str | None) -> bool: ...
 
@@ -123,7 +127,7 @@ _decode_failure = msgspec.json.Decoder(_Failure).decode
 
 
 class ToolsDoor:
-    """Answers list, show, call and cancel.  `view_of` gives what a principal has loaded."""
+    """Answers list, show, call, calls and cancel.  `view_of` gives what a principal has loaded."""
 
     def __init__(
         self,
@@ -137,6 +141,8 @@ class ToolsDoor:
         self._clock = clock
         self._calls: dict[str, _Call] = {}
         self._per_client: dict[str, int] = {}
+        self._given_up: deque[str] = deque(maxlen=MAX_GIVEN_UP)
+        """Calls that were answered before their capsule stopped; its receipt is for nobody."""
         self._table = threading.Lock()
         """Over both: one thread enters a call, whichever finishes it takes it."""
 
@@ -152,8 +158,10 @@ class ToolsDoor:
         elif asked.verb == "call":
             self._call(asked.correlation, params, cause, reply)
         elif asked.verb == "cancel":
-            cancelled = self._cancel_call(cause.request_owner, params["corr"])
+            cancelled = self._cancel_call(cause, params["corr"], params["call_id"])
             reply(wire.ok("Success", {"cancelled": cancelled}))
+        elif asked.verb == "calls":
+            reply(wire.ok("Success", self._rows(cause.principal)))
         elif asked.verb == "list":
             reply(wire.ok("Success", [tool.to_json() for tool in self._view(cause).tools.values()]))
         else:
@@ -170,20 +178,26 @@ class ToolsDoor:
     @staticmethod
     def wants(topic: str) -> bool:
         """The topics that `hear` takes (a native subscription)."""
-        return topic == TOOL_RESULT or topic.startswith(FAILURE_PREFIX)
+        return topic in (TOOL_RESULT, CANCEL_TOPIC) or topic.startswith(FAILURE_PREFIX)
 
     def expects(self, topic: str) -> bool:
         """Whether a failure receipt on `topic` is about a call of the door, which answers it itself."""
-        return topic.startswith(FAILURE_PREFIX) and topic[len(FAILURE_PREFIX) :] in self._calls
+        if not topic.startswith(FAILURE_PREFIX):
+            return False
+        call_id = topic[len(FAILURE_PREFIX) :]
+        return call_id in self._calls or call_id in self._given_up
 
     def hear(self, envelope: Envelope) -> None:
-        """A result or a failure receipt came by."""
+        """A result, a failure receipt, or a capsule's cancel came by."""
         if envelope.topic == TOOL_RESULT:
             result = decode_tool_result(envelope.body)
             if result is not None:
                 self._finish(
                     result.call_id, envelope.principal, result.result.content, result.result.is_error
                 )
+        elif envelope.topic == CANCEL_TOPIC:
+            if envelope.source_id != NIL_SOURCE:
+                self._end_cancelled(envelope)
         elif envelope.source_id == NIL_SOURCE:
             call_id = envelope.topic[len(FAILURE_PREFIX) :]
             self._finish(call_id, envelope.principal, _decode_failure(envelope.body).reason, True)
@@ -245,19 +259,45 @@ class ToolsDoor:
             _encode(_Answer("Success", _Outcome(call_id, content, is_error, call.capsule, duration_ms)))
         )
 
-    def _cancel_call(self, request_owner: str | None, corr: str) -> bool:
-        for call_id, call in tuple(self._calls.items()):
-            if call.corr == corr and call.message.request_owner == request_owner and self._give_up(call_id):
+    def _end_cancelled(self, envelope: Envelope) -> None:
+        """A capsule cancelled calls of its principal: whoever waits for them is told at once."""
+        cancel = decode_tool_cancel(envelope.body)
+        for call_id in () if cancel is None else cancel.call_ids[:MAX_CANCELLED]:
+            if call_id in self._calls:
+                self._given_up.append(call_id)
+                self._finish(call_id, envelope.principal, CANCELLED, True)
+
+    def _cancel_call(self, cause: Envelope, corr: str | None, call_id: str | None) -> bool:
+        """Cancel the caller's own call with this `corr`, or its principal's call with this id."""
+        for one, call in tuple(self._calls.items()):
+            who = call.message
+            is_own = call.corr == corr and who.request_owner == cause.request_owner
+            is_named = one == call_id and who.principal == cause.principal
+            if (is_own or is_named) and self._give_up(one):
                 call.reply(wire.error(f"the call of tool '{call.tool}' was cancelled"))
                 return True
         return False
+
+    def _rows(self, principal: str | None) -> list[dict[str, object]]:
+        now = self._clock()
+        return [
+            {
+                "call_id": call_id,
+                "tool": call.tool,
+                "capsule": call.capsule,
+                "running_ms": round((now - call.started) * 1000, 3),
+                "timeout_s": call.timeout_s,
+            }
+            for call_id, call in tuple(self._calls.items())
+            if call.message.principal == principal
+        ]
 
     def _give_up(self, call_id: str) -> bool:
         """Forget a call and tell its capsule; False where somebody else answered it meanwhile."""
         call = self._take(call_id)
         if call is None:
             return False
-        self._bus.withdraw(call.message)
+        self._given_up.append(call_id)
         self._bus.publish(
             CANCEL_TOPIC, encode_tool_cancel([call_id]), TOOL_CANCEL_REQUEST, NIL_SOURCE, call.message
         )

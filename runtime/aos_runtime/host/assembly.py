@@ -36,8 +36,8 @@ class Assembly:
     """Alive as long as the store."""
 
 
-def open_store(code: Code) -> Store:
-    """A store with every limit set, ready for a start function."""
+def open_store(code: Code, check: raw.EpochCheck, callbacks: list[object]) -> Store:
+    """A store with every limit set, ready for a start function; `check` stops its guest."""
     settings = code.engine.settings
     store = Store(code.engine.engine)
     raw.set_limits(
@@ -48,27 +48,34 @@ def open_store(code: Code) -> Store:
         tables=_TABLES,
         memories=_MEMORIES,
     )
-    store.set_epoch_deadline(code.engine.ticks(settings.call_timeout_s))
+    callbacks.append(raw.check_at_epochs(store, check))
+    store.set_epoch_deadline(1)
     store.set_fuel(settings.fuel_per_call)
     return store
 
 
-def assemble(code: Code, boundary: Boundary, on_publish: raw.HostFunction) -> Assembly:
+def assemble(code: Code, boundary: Boundary, on_publish: raw.HostFunction, check: raw.EpochCheck) -> Assembly:
     """A new store with the three modules linked in it.
 
     Trap or WasmtimeError where the guest does not fit or its start traps, TypeError where an export is of
     another kind than a capsule's.
     """
-    store = open_store(code)
+    callbacks: list[object] = []
+    store = open_store(code, check, callbacks)
     with contextlib.ExitStack() as undo:
         undo.callback(store.close)
-        assembly = _link(code, store, boundary, on_publish)
+        assembly = _link(code, store, boundary, on_publish, callbacks)
         undo.pop_all()
     return assembly
 
 
-def _link(code: Code, store: Store, boundary: Boundary, on_publish: raw.HostFunction) -> Assembly:
-    callbacks: list[object] = []
+def _link(
+    code: Code,
+    store: Store,
+    boundary: Boundary,
+    on_publish: raw.HostFunction,
+    callbacks: list[object],
+) -> Assembly:
     trampoline = CoreInstance(store, code.engine.trampoline, []).exports(store)
     publish = trampoline["publish"]
     imports = [

@@ -2,7 +2,8 @@
 
 The host knows nothing of buses, databases and files.  Whoever makes an instance hands it a `GuestContext`;
 factors read it and call its ports, which are plain functions on plain values.  A context belongs to one
-(capsule, principal) for life; only `current` changes, before every hook.
+(capsule, principal) for life; only `current` changes, before every hook, `cancelled`, at any moment and from
+any thread, and `waiting`.
 """
 
 from __future__ import annotations
@@ -43,6 +44,10 @@ class Inflow(Protocol):
 
     def wait(self, timeout_s: float) -> Envelope | None:
         """The next message; None when there was none in that time, or the wait was cut short."""
+        ...
+
+    def wake(self) -> None:
+        """Cut a wait short; safe from any thread."""
         ...
 
     def close(self) -> None:
@@ -103,7 +108,7 @@ class GuestContext:
     before_block: Callable[[], None] = _do_nothing
     """First line of every factor that may wait: the leader gives its socket and pending work away."""
     sleep: Callable[[float], bool] | None = None
-    """Wait that many seconds; False when cut short.  None: the engine's, which `interrupt_all` cuts."""
+    """Wait that many seconds; False when cut short.  None: the instance's, which every interrupt cuts."""
     gate: WaitGate | None = None
     """Passed by every wait inside a call but `sleep`, which passes it itself.  None: the engine's."""
     signal_ready: Callable[[], None] = _do_nothing
@@ -119,3 +124,15 @@ class GuestContext:
     """What the instance holds handles of."""
     yielded: Callable[[], None] = _do_nothing
     """Called after every wait of a guest; an instance that runs a loop renews its deadline there."""
+    cancelled: Envelope | None = None
+    """The invocation that nobody waits for any more: the guest is stopped while `current` is this very one.
+
+    A mark that comes late is the mark of an invocation that is over, and stops nothing.
+    """
+    waiting: Inflow | None = None
+    """What the guest waits for now, to be woken."""
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether nobody waits any more for the invocation that is being served."""
+        return self.cancelled is not None and self.cancelled is self.current

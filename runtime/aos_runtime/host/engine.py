@@ -1,9 +1,9 @@
 """The engine, its limits and its clock.
 
 One engine serves the whole process.  A thread advances its epoch, because Python cannot run a signal
-handler or a timer while a guest holds the thread (case CMP-15); every call of a guest sets how many ticks
-it may take.  Everything that belongs to the engine is closed in order, at the latest before the interpreter
-goes (case CMP-16).
+handler or a timer while a guest holds the thread (case CMP-15); at every tick a guest that runs asks its
+instance whether it may go on.  Everything that belongs to the engine is closed in order, at the latest
+before the interpreter goes (case CMP-16).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import hashlib
 import platform
 import threading
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -53,6 +54,8 @@ class HostEngine:
         self.trampoline = Module(self.engine, edge.TRAMPOLINE)
         # A function type belongs to the first engine that uses it; with another it aborts the process.
         self.publish_type = FuncType([ValType.i32(), ValType.i32()], [ValType.i32()])
+        self.interruptions = 0
+        """How often `interrupt_all` was called: a call that began before the last time is stopped."""
         self._instances: weakref.WeakSet[Instance] = weakref.WeakSet()
         self._instances_lock = threading.Lock()
         self._address = raw.address_of_engine(self.engine)
@@ -70,10 +73,6 @@ class HostEngine:
         basis = (_CODE_FORMAT, version("wasmtime"), sorted(_FEATURES.items()), _cpu())
         return hashlib.blake2s(repr(basis).encode(), digest_size=8).hexdigest()
 
-    def ticks(self, timeout_s: float) -> int:
-        """Epochs after which at least `timeout_s` seconds have passed."""
-        return int(timeout_s / self.settings.epoch_tick_s) + 2
-
     def adopt(self, instance: Instance) -> None:
         """Remember an instance, to be closed before the engine."""
         with self._instances_lock:
@@ -81,19 +80,25 @@ class HostEngine:
 
     def interrupt_all(self) -> None:
         """Stop every guest that runs or sleeps now, as if its time were up."""
-        longest = max((instance.ticks for instance in self._living()), default=0)
-        for _ in range(longest):
-            raw.increment_epoch(self._address)
+        self.interruptions += 1
+        self.nudge()
+
+    def nudge(self) -> None:
+        """Let every guest that runs or sleeps now ask whether it may go on.  The others are not touched."""
+        raw.increment_epoch(self._address)
         with self._woken:
             self._woken.notify_all()
 
-    def pause(self, duration_s: float) -> bool:
-        """Wait that many seconds; False when `interrupt_all` or `close` cut it short, or too many wait."""
+    def pause(self, duration_s: float, is_cut: Callable[[], bool] = lambda: False) -> bool:
+        """Wait that many seconds; False when `close`, or a `nudge` after which `is_cut` is true, ended it.
+
+        Also False where too many wait already.
+        """
         if not self.gate.enter():
             return False
         try:
             with self._woken:
-                return not self._closing.is_set() and not self._woken.wait(duration_s)
+                return not self._woken.wait_for(lambda: self._closing.is_set() or is_cut(), duration_s)
         finally:
             self.gate.leave()
 

@@ -13,6 +13,7 @@ import struct
 import threading
 from collections.abc import Callable
 from ctypes import addressof, c_size_t, c_uint64, c_void_p
+from time import monotonic
 from typing import Literal
 
 import msgspec
@@ -35,7 +36,7 @@ from aos_runtime.host.edge import (
 )
 from aos_runtime.host.factors.ipc import UNKNOWN_PREFIX
 from aos_runtime.host.raw import call_unchecked, set_epoch_deadline, set_fuel
-from aos_runtime.host.stopping import classify
+from aos_runtime.host.stopping import classify, detail_of
 from aos_runtime.host.traps import GuestTrap, TrapReason
 
 LIFECYCLE_TIMEOUT_S = 600.0
@@ -47,6 +48,7 @@ _TEXT_LENGTH_AT = 12
 _STATUS = {case: 1 + i for i, case in enumerate(PUBLISH_CASES)}
 _PUBLISH_ARGUMENTS = ctypes.c_uint32 * 8
 """Two raw values; an `i32` is the first word of its four."""
+_ONE_TICK = c_uint64(1)
 _FOUR, _TWO, _NONE = c_size_t(4), c_size_t(2), c_size_t(0)
 
 
@@ -68,18 +70,18 @@ class Instance:
         has.
         """
         settings = code.engine.settings
-        if context.sleep is None:
-            context.sleep = code.engine.pause
         if context.gate is None:
             context.gate = code.engine.gate
         self.context = context
         self.dead = False
-        self.ticks = code.engine.ticks(settings.call_timeout_s)
-        """Epochs that the longest call so far could take."""
         self._engine = code.engine
+        self._timeout_s = settings.call_timeout_s
+        self._begin(None)
+        if context.sleep is None:
+            context.sleep = self._pause
         self._lock = threading.Lock()
         self._boundary = Boundary(context)
-        self._call_ticks, self._fuel = c_uint64(self.ticks), c_uint64(settings.fuel_per_call)
+        self._fuel = c_uint64(settings.fuel_per_call)
         self._words, self._trap = (c_uint64 * 8)(), c_void_p(0)
         self._words_pointer, self._trap_pointer = _address(self._words), _address(self._trap)
         self._realloc_words, self._realloc_trap = (c_uint64 * 8)(), c_void_p(0)
@@ -146,11 +148,10 @@ class Instance:
         GuestTrap as in `hook`, also where it goes `window_s` without a wait (recv, accept, sleep); once
         `is_stopping` a wait renews nothing any more.  InvalidInput `lifecycle-missing` as in `lifecycle`.
         """
-        ticks = c_uint64(self._engine.ticks(window_s))
 
         def renew() -> None:
             if not is_stopping():
-                set_epoch_deadline(self._context, ticks)
+                self._ends = monotonic() + window_s
                 set_fuel(self._context, self._fuel)
 
         self.context.yielded = renew
@@ -158,6 +159,13 @@ class Instance:
             self.lifecycle("run", timeout_s=window_s)
         finally:
             self.context.resources.clear()
+
+    def wake(self) -> None:
+        """Let the running call see at once that it was cancelled; safe from any thread, at any time."""
+        inflow = self.context.waiting
+        if inflow is not None:
+            inflow.wake()
+        self._engine.nudge()
 
     def memory_bytes(self) -> int:
         """Size of the guest's memory now."""
@@ -183,7 +191,8 @@ class Instance:
 
     def _assemble(self, code: Code) -> Assembly:
         try:
-            return assemble(code, self._boundary, self._boundary.guard(self._on_publish))
+            guarded = self._boundary.guard(self._on_publish)
+            return assemble(code, self._boundary, guarded, self._at_epoch)
         except Trap as cause:
             raise self._fault_verdict() or classify(cause, near_memory_limit=False) from cause
         except WasmtimeError as cause:
@@ -209,17 +218,45 @@ class Instance:
     def _run(self, func: c_void_p, count: c_size_t, timeout_s: float | None) -> None:
         """Arm deadline and fuel, call, and raise what stopped the guest."""
         self._boundary.has_complained = False
+        self._begin(timeout_s)
         context = self._context
-        set_epoch_deadline(context, self._call_ticks if timeout_s is None else self._other_ticks(timeout_s))
+        set_epoch_deadline(context, _ONE_TICK)
         set_fuel(context, self._fuel)
         error = call_unchecked(context, func, self._words_pointer, count, self._trap_pointer)
         if error or self._trap.value:
             raise self._stopped(error)
 
-    def _other_ticks(self, timeout_s: float) -> c_uint64:
-        ticks = self._engine.ticks(timeout_s)
-        self.ticks = max(self.ticks, ticks)
-        return c_uint64(ticks)
+    def _begin(self, timeout_s: float | None) -> None:
+        """Start the clock of a call."""
+        self._interruptions = self._engine.interruptions
+        self._ends = monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
+
+    def _at_epoch(self) -> bytes | None:
+        """Whether the running call must end now.  One that need not is asked again at the next tick."""
+        verdict = self._interruption()
+        if verdict is None:
+            return None
+        self._boundary.fault = verdict
+        return b"interrupted"
+
+    def _interruption(self) -> GuestTrap | None:
+        context = self.context
+        if context.is_cancelled:
+            return GuestTrap(TrapReason.CANCELLED, "its call was cancelled")
+        if self._is_cut() or monotonic() >= self._ends:
+            return GuestTrap(TrapReason.DEADLINE, "it ran longer than one call may")
+        return None
+
+    def _pause(self, duration_s: float) -> bool:
+        """Wait inside a call, no longer than it may take; False when it was cut short.
+
+        A run loop may wait as long as it likes: it renews its deadline afterwards.
+        """
+        left_s = duration_s if self.context.is_loop else max(0.0, self._ends - monotonic())
+        return self._engine.pause(min(duration_s, left_s), self._is_cut) and duration_s <= left_s
+
+    def _is_cut(self) -> bool:
+        return self.context.is_cancelled or self._engine.interruptions != self._interruptions
 
     def _read_result(self) -> HookResult:
         view = self._window  # a publish may have replaced it
@@ -298,11 +335,17 @@ class Instance:
         self.dead = True
         self.context.resources.clear()
         with contextlib.suppress(AosError, OSError):
-            self.context.log("error", f"stopped ({verdict.reason}): {verdict.message}\n{verdict.detail}")
+            level = "info" if verdict.reason is TrapReason.CANCELLED else "error"
+            self.context.log(level, f"stopped ({verdict.reason}): {verdict.message}\n{verdict.detail}")
         return verdict
 
     def _verdict(self, cause: Trap | WasmtimeError) -> GuestTrap:
-        return self._fault_verdict() or self._own_verdict(cause)
+        verdict = self._fault_verdict()
+        if verdict is None:
+            return self._own_verdict(cause)
+        if verdict.reason in (TrapReason.DEADLINE, TrapReason.CANCELLED):
+            verdict.detail = detail_of(cause)  # where it was when it was stopped
+        return verdict
 
     def _fault_verdict(self) -> GuestTrap | None:
         """What a callback left behind, if the guest was stopped by one."""

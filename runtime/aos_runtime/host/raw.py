@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from ctypes import addressof, byref, c_size_t, c_uint64, c_void_p
+from ctypes import addressof, byref, c_size_t, c_uint8, c_uint64, c_void_p
 from typing import Any
 
 from wasmtime import Engine, Func, FuncType, Memory, Module, Store, Trap, WasmtimeError
@@ -24,6 +24,12 @@ RAW_VALUE_WORDS = 2
 HostFunction = Callable[[Any, Any, Any, int], int]
 """`(env, caller, address of raw values, their count)`: 0, or the address of a trap.  Must not raise."""
 
+EpochCheck = Callable[[], bytes | None]
+"""Asked when the clock passes a store's deadline: None lets its guest run one more tick, a text stops it."""
+
+_EPOCH = ctypes.CFUNCTYPE(c_size_t, c_void_p, c_void_p, c_void_p, c_void_p)
+_NO_FINALIZER = ctypes.CFUNCTYPE(None, c_void_p)()
+_CONTINUE = 0
 _UNCHECKED = ctypes.CFUNCTYPE(c_size_t, c_void_p, c_void_p, c_void_p, c_size_t)
 _library = ctypes.CDLL(str(ffi.filename))
 
@@ -38,6 +44,12 @@ set_fuel.restype = c_size_t
 _new_trap = _library.wasmtime_trap_new
 _new_trap.restype = c_size_t
 _new_trap.argtypes = [ctypes.c_char_p, c_size_t]
+_new_error = _library.wasmtime_error_new
+_new_error.restype = c_size_t
+_new_error.argtypes = [ctypes.c_char_p]
+_set_epoch_callback = _library.wasmtime_store_epoch_deadline_callback
+_set_epoch_callback.restype = None
+_set_epoch_callback.argtypes = [c_void_p, _EPOCH, c_void_p, type(_NO_FINALIZER)]
 _increment_epoch = _library.wasmtime_engine_increment_epoch
 _increment_epoch.restype = None
 _increment_epoch.argtypes = [c_void_p]
@@ -67,6 +79,25 @@ def new_host_function(store: Store, kind: FuncType, python: HostFunction) -> tup
         byref(raw),
     )
     return Func._from_raw(raw), callback
+
+
+def check_at_epochs(store: Store, check: EpochCheck) -> object:
+    """Ask `check` whenever the clock passes the store's deadline; it must not raise.
+
+    Returns what must be kept alive as long as the store.  It runs on the thread that is inside the guest.
+    """
+
+    def call(_context: object, _data: object, delta: int, kind: int) -> int:
+        stop = check()
+        if stop is not None:
+            return int(_new_error(stop))
+        c_uint64.from_address(delta).value = 1
+        c_uint8.from_address(kind).value = _CONTINUE
+        return 0
+
+    callback = _EPOCH(call)
+    _set_epoch_callback(ctypes.cast(store.ptr(), c_void_p), callback, None, _NO_FINALIZER)
+    return callback
 
 
 def memory_bytes(store: Store, memory: Memory) -> memoryview:

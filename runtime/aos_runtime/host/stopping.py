@@ -20,17 +20,20 @@ _WORDS = {
 _DETAIL_MAX_CHARACTERS = 16_384
 
 
+def detail_of(cause: Trap | WasmtimeError) -> str:
+    """Everything wasmtime said, bounded."""
+    return str(cause)[:_DETAIL_MAX_CHARACTERS]
+
+
 def classify(cause: Trap | WasmtimeError, *, near_memory_limit: bool) -> GuestTrap:
     """The trap as a GuestTrap; one line outward, the whole text as detail.
 
     A Rust guest that gets no memory aborts without a word, so an abort `near_memory_limit` is taken for that.
     """
-    detail = str(cause)[:_DETAIL_MAX_CHARACTERS]
+    detail = detail_of(cause)
     code = cause.trap_code if isinstance(cause, Trap) else None
     if code is TrapCode.OUT_OF_FUEL:
         return GuestTrap(TrapReason.FUEL, "it ran more instructions than one call may", detail)
-    if code is TrapCode.INTERRUPT:
-        return GuestTrap(TrapReason.DEADLINE, "it ran longer than one call may", detail)
     if code is TrapCode.UNREACHABLE and near_memory_limit:
         return GuestTrap(TrapReason.MEMORY, "it ran out of memory", detail)
     if code is TrapCode.ALLOCATION_TOO_LARGE:

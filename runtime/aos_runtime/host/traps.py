@@ -18,6 +18,8 @@ class TrapReason(StrEnum):
     """It used more instructions than one call may."""
     DEADLINE = "deadline"
     """It ran longer than one call may."""
+    CANCELLED = "cancelled"
+    """Nobody waits for the call any more."""
     MEMORY = "memory"
     """It asked for more memory than an instance may have."""
     HOST = "host"

@@ -19,7 +19,7 @@ from aos_runtime.bus.chain import Chain
 from aos_runtime.bus.envelope import Envelope
 from aos_runtime.bus.mailbox import Mailbox
 from aos_runtime.errors import AosError
-from aos_runtime.host import GuestContext, GuestTrap, HookResult
+from aos_runtime.host import GuestContext, GuestTrap, HookResult, TrapReason
 from aos_runtime.kernel.meter import Meter
 from aos_runtime.names import CapsuleName, PrincipalName
 
@@ -60,6 +60,8 @@ class GuestInstance(Protocol):
 
     def hook(self, action: bytes, payload: bytes, *, timeout_s: float | None = None) -> HookResult: ...
 
+    def wake(self) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -81,6 +83,13 @@ class Generation:
         self.close()
         self._instance = instance = self.open_instance()
         return instance
+
+    def cancel(self, invocation: Envelope) -> None:
+        """Stop the guest if it serves this very invocation, now or in a moment; safe from any thread."""
+        self.context.cancelled = invocation
+        instance = self._instance
+        if instance is not None:
+            instance.wake()
 
     def close(self) -> None:
         """Drop the instance; only while no thread is inside it."""
@@ -116,6 +125,7 @@ class Actor:
         "_desk",
         "_order",
         "_retired",
+        "_running",
         "generation",
         "mailbox",
         "meter",
@@ -138,6 +148,8 @@ class Actor:
         self._order = desk.order
         self._retired: list[Generation] = []
         self._delivery: Delivery | None = None
+        self._running = generation
+        """The generation that serves `_delivery`; set before it."""
 
     @property
     def depth(self) -> int:
@@ -171,6 +183,19 @@ class Actor:
         self.waiting.clear()
         return left
 
+    def cancel(self, is_meant: Callable[[Delivery], bool]) -> tuple[Delivery, ...]:
+        """(order) Forget what is meant: it leaves the queue, or is stopped where it runs.
+
+        Returns what nobody will run.  The instance of a stopped one is lost, the queue goes on.
+        """
+        serving = self._delivery
+        if serving is not None and is_meant(serving):
+            self._running.cancel(serving.envelope)
+        waiting = tuple(delivery for delivery in self.waiting if is_meant(delivery))
+        for delivery in waiting:
+            self.waiting.remove(delivery)
+        return (*self.mailbox.remove(is_meant), *waiting)
+
     def run_one(self) -> bool:
         with self._order:
             if self.waiting and self.mailbox.has_room():
@@ -200,15 +225,16 @@ class Actor:
     def _invoke(self, delivery: Delivery) -> None:
         if len(delivery.body) > LARGE_BYTES:
             self._desk.before_block()
+        self._running = generation = self.generation
         self._delivery = delivery
         self.meter.calls += 1
-        generation = self.generation
         try:
             instance = generation.instance()
             generation.context.current = delivery.envelope
             result = instance.hook(delivery.action, delivery.body)
         except (GuestTrap, AosError) as error:
-            self.meter.errors += 1
+            if not (isinstance(error, GuestTrap) and error.reason is TrapReason.CANCELLED):
+                self.meter.errors += 1  # a caller that gave up is no fault of the capsule
             self._desk.failed(self, delivery, error)
         else:
             if delivery.chain is not None or result.action != "continue" or delivery.is_invocable:

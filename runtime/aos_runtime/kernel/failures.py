@@ -14,12 +14,13 @@ from aos_runtime.bus.envelope import Envelope
 from aos_runtime.capsule.topics import topic_problem, user_invocable
 from aos_runtime.errors import AosError
 from aos_runtime.host import GuestTrap, TrapReason
-from aos_runtime.wire.payloads import decode_tool_request, decode_tool_result
+from aos_runtime.wire.payloads import TOOL_EXECUTE_REQUEST, decode_tool_request, decode_tool_result
 
 FAILURE_PREFIX = "astrid.v1.response.failure."
 """Reserved for the kernel; the next segment is the id of the request that failed."""
 
 MAX_ID_BYTES = 128
+CANCELLED = "the call was cancelled"
 
 
 class FailureMessage(NamedTuple):
@@ -45,6 +46,8 @@ def failure_sentence(error: GuestTrap | AosError) -> str:
             return "interceptor exhausted its fuel budget"
         case TrapReason.DEADLINE:
             return "interceptor exceeded its execution deadline"
+        case TrapReason.CANCELLED:
+            return CANCELLED
         case _:
             return f"interceptor execution failed: {error.message}"
 
@@ -60,10 +63,15 @@ def failure_message(envelope: Envelope, reason: str) -> FailureMessage | None:
     return FailureMessage(topic, msgspec.json.encode({"req_id": request_id, "reason": reason}))
 
 
+def call_of(envelope: Envelope) -> str | None:
+    """The id of the tool call that this message asks for; None where it asks for none."""
+    request = decode_tool_request(envelope.body) if envelope.kind == TOOL_EXECUTE_REQUEST else None
+    return None if request is None else request.call_id
+
+
 def _request_id(envelope: Envelope) -> str | None:
-    if envelope.kind == "tool_execute_request":
-        request = decode_tool_request(envelope.body)
-        return None if request is None else request.call_id
+    if envelope.kind == TOOL_EXECUTE_REQUEST:
+        return call_of(envelope)
     if envelope.kind == "tool_execute_result":
         result = decode_tool_result(envelope.body)
         return None if result is None else result.call_id

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Protocol
 
 from aos_runtime.bus.chain import Chain, Outcome, Verdict, returned, trapped
@@ -19,9 +19,9 @@ from aos_runtime.bus.mailbox import Offer
 from aos_runtime.bus.routes import RouteTable
 from aos_runtime.capsule.topics import user_invocable
 from aos_runtime.errors import AosError
-from aos_runtime.host import GuestTrap, HookResult
+from aos_runtime.host import GuestTrap, HookResult, TrapReason
 from aos_runtime.kernel.actor import MAX_WAITING, Actor, Delivery, Step
-from aos_runtime.kernel.failures import failure_message, failure_sentence
+from aos_runtime.kernel.failures import CANCELLED, call_of, failure_message, failure_sentence
 from aos_runtime.kernel.ports import Submission
 from aos_runtime.kernel.receipts import DeliveryFailure, receipt_body, receipt_topic
 from aos_runtime.kernel.routing import Native, Plan, Routing
@@ -180,14 +180,20 @@ class Kernel:
             receive(envelope)
         return Submission.ACCEPTED if is_taken else Submission.UNAVAILABLE
 
-    def withdraw(self, message: Envelope) -> None:
-        """Forget a submitted message that still waits for room: its caller has given up."""
+    def cancel(self, principal: str | None, call_ids: Container[str]) -> None:
+        """Stop the handlers of these tool calls, wherever they are; whoever waits for one is told.
+
+        Calls of other principals, and other work of the same capsules, go on untouched.
+        """
+
+        def is_meant(delivery: Delivery) -> bool:
+            return call_of(delivery.envelope) in call_ids
+
         with self.order:
-            for actor in self._actors.values():
-                left = [delivery for delivery in actor.waiting if delivery.body is not message.body]
-                if len(left) < len(actor.waiting):
-                    actor.waiting.clear()
-                    actor.waiting.extend(left)
+            actors = [actor for actor in self._actors.values() if actor.principal == principal]
+            removed = [delivery for actor in actors for delivery in actor.cancel(is_meant)]
+        for delivery in removed:
+            self._answer_failure(delivery, CANCELLED)
 
     def _stamp(
         self,
@@ -242,7 +248,8 @@ class Kernel:
         self._settle(actor, delivery, outcome, DeliveryFailure.DENIED)
 
     def failed(self, actor: Actor, delivery: Delivery, error: GuestTrap | AosError) -> None:
-        self._note(actor, "error", delivery, failure_sentence(error))
+        is_cancelled = isinstance(error, GuestTrap) and error.reason is TrapReason.CANCELLED
+        self._note(actor, "info" if is_cancelled else "error", delivery, failure_sentence(error))
         reason = "trap" if isinstance(error, AosError) else error.reason.value
         if delivery.is_invocable:
             self._account(actor, delivery, error.code if isinstance(error, AosError) else reason)

@@ -86,7 +86,7 @@ class Subscription:
             self._arrived.set()
 
     def wake(self) -> None:
-        """(order) Cut a wait short."""
+        """Cut a wait short; safe from any thread."""
         self._arrived.set()
 
 

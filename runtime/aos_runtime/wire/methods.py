@@ -18,7 +18,7 @@ TOOLS_PREFIX = "astrid.v1.request.tools."
 NIL_SOURCE = "00000000-0000-0000-0000-000000000000"
 """`source_id` of everything that is not a capsule."""
 
-TOOLS_VERBS = ("list", "show", "call", "cancel")
+TOOLS_VERBS = ("list", "show", "call", "calls", "cancel")
 
 WORKING_PERIOD_S = 5.0
 """The daemon says `Working` this often while a request runs."""

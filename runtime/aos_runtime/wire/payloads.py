@@ -214,6 +214,7 @@ _decode = msgspec.json.Decoder(Payload).decode
 _decode_any = msgspec.json.Decoder().decode
 _decode_request = msgspec.json.Decoder(ToolRequest).decode
 _decode_result = msgspec.json.Decoder(ToolResult).decode
+_decode_cancel = msgspec.json.Decoder(ToolCancel).decode
 _encode = msgspec.json.Encoder().encode
 
 # How a decoder says that bytes are not JSON, or are JSON that it cannot hold.
@@ -273,6 +274,14 @@ def encode_tool_result(call_id: str, content: str, *, is_error: bool) -> bytes:
 def encode_tool_cancel(call_ids: list[str]) -> bytes:
     """The body of a cancel request."""
     return _encode(ToolCancel(call_ids))
+
+
+def decode_tool_cancel(body: bytes) -> ToolCancel | None:
+    """A normalised body as a cancel request, or None where it is something else."""
+    try:
+        return _decode_cancel(body)
+    except _NOT_JSON:
+        return None
 
 
 def _as_custom(payload: bytes) -> Normalised | None:

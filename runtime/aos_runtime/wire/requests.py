@@ -127,7 +127,12 @@ class _ToolCall(_Params, frozen=True):
 
 
 class _ToolCancel(_Params, frozen=True):
-    corr: str
+    corr: str | None = None
+    call_id: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.corr is None) == (self.call_id is None):
+            raise ValueError("cancel takes either `corr` or `call_id`")
 
 
 _KERNEL_PARAMS: dict[str, type[_Params]] = {
@@ -156,10 +161,11 @@ TOOLS_PARAMS: dict[str, type[_Params]] = {
     "list": _Params,
     "show": _ToolName,
     "call": _ToolCall,
+    "calls": _Params,
     "cancel": _ToolCancel,
 }
 """What each verb of the tools door takes: show `name`; call `name`, `arguments`, `timeout_s`; cancel
-`corr`.
+`corr` or `call_id`.
 """
 
 

@@ -190,3 +190,45 @@ def test_an_answer_of_another_version_is_no_traceback(run_aos: RunAos, home: Hom
         1,
         "error: the daemon's answer is not what this version of aos expects",
     )
+
+
+def test_the_calls_that_run(run_aos: RunAos, home: Home) -> None:
+    rows = [
+        {"call_id": "0a1b", "tool": "hello", "capsule": "greeter", "running_ms": 1234.5, "timeout_s": 60.0},
+        {"call_id": "2c3d", "tool": "bare", "capsule": None, "running_ms": 65000.0, "timeout_s": 300.0},
+    ]
+    with FakeDaemon(home, lambda topic, payload: {"status": "Success", "data": rows}):
+        assert run_aos("tool", "calls").out == (
+            "CALL ID  TOOL   CAPSULE  RUNNING  TIMEOUT\n"
+            "0a1b     hello  greeter    1.2 s   60.0 s\n"
+            "2c3d     bare             65.0 s  300.0 s\n"
+        )
+        assert run_aos("tool", "calls", "--json").json == rows
+    with FakeDaemon(home, lambda topic, payload: {"status": "Success", "data": []}):
+        assert run_aos("tool", "calls").err == "No tool call runs.\n"
+
+
+def test_a_call_is_cancelled_by_its_id(run_aos: RunAos, home: Home) -> None:
+    with FakeDaemon(home, Door()) as daemon:
+        ended = run_aos("tool", "cancel", "0a1b")
+        assert (ended.status, ended.out, ended.err) == (0, "", "✓ Cancelled the call 0a1b.\n")
+        assert run_aos("tool", "cancel", "0a1b", "--json").json == {"call_id": "0a1b", "cancelled": True}
+    topic, payload = daemon.requests[0]
+    assert topic.startswith("astrid.v1.request.tools.cancel.")
+    assert payload["params"] == {"call_id": "0a1b"}
+
+
+def test_a_call_that_is_not_there_cannot_be_cancelled(run_aos: RunAos, home: Home) -> None:
+    with FakeDaemon(home, lambda topic, payload: {"status": "Success", "data": {"cancelled": False}}):
+        ended = run_aos("tool", "cancel", "0a1b\x1b[2J")
+    assert (ended.status, ended.err) == (
+        1,
+        "error: no tool call with the id '0a1b\\\\x1b[2J' runs\n"
+        "hint: it may have ended; `aos tool calls` lists what runs\n",
+    )
+
+
+@pytest.mark.parametrize("verb", ["calls", "cancel"])
+def test_what_runs_is_asked_of_a_daemon_that_is_there(run_aos: RunAos, verb: str) -> None:
+    ended = run_aos("tool", verb, *(["x"] if verb == "cancel" else []))
+    assert (ended.status, ended.err.splitlines()[0]) == (1, "error: the daemon is not running")

@@ -103,3 +103,13 @@ class Interleavings(RuleBasedStateMachine):
 
 
 TestInterleavings = Interleavings.TestCase
+
+
+def test_what_is_removed_is_gone_and_the_others_keep_their_order() -> None:
+    box: Mailbox[int] = Mailbox()
+    for number in range(6):
+        box.offer(number)
+    assert box.remove(lambda number: number % 2 == 0) == (0, 2, 4)
+    assert box.remove(lambda number: number > 9) == ()
+    assert [box.take() for _ in range(4)] == [1, 3, 5, None]
+    assert box.offer(7) is Offer.WOKE

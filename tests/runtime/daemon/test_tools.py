@@ -15,6 +15,7 @@ from aos_runtime.wire.methods import ToolsTopic
 from aos_runtime.wire.payloads import (
     decode_tool_request,
     decode_tool_result,
+    encode_tool_cancel,
     encode_tool_request,
     encode_tool_result,
 )
@@ -214,6 +215,56 @@ def test_a_cancel_ends_the_call_of_its_own_client_only(door: Door) -> None:
     door.ask("cancel", {"corr": "c1"}, "c3")
     assert only_reply(door, "c3") == {"status": "Success", "data": {"cancelled": True}}
     assert only_reply(door) == {"status": "Error", "data": "the call of tool 'hello' was cancelled"}
+
+
+def test_another_client_of_the_principal_lists_and_cancels_by_call_id(door: Door) -> None:
+    door.tool("hello", lambda call: None)
+    door.load()
+    door.call(timeout_s=7)
+    door.bench.now = 1.5
+    door.ask("calls", None, "c2", cause(owner="somebody else"))
+    [row] = only_reply(door, "c2")["data"]
+    call_id = row.pop("call_id")
+    assert row == {"tool": "hello", "capsule": "tools", "running_ms": 1500.0, "timeout_s": 7.0}
+    door.ask("calls", None, "c3", cause("bob"))
+    assert only_reply(door, "c3")["data"] == []
+    door.ask("cancel", {"call_id": call_id}, "c4", cause("bob"))
+    assert only_reply(door, "c4")["data"] == {"cancelled": False}
+    door.ask("cancel", {"call_id": call_id}, "c5", cause(owner="somebody else"))
+    assert only_reply(door, "c5")["data"] == {"cancelled": True}
+    assert only_reply(door) == {"status": "Error", "data": "the call of tool 'hello' was cancelled"}
+    assert door.door.expects(f"astrid.v1.response.failure.{call_id}")  # its receipt is for nobody
+
+
+@pytest.mark.parametrize("params", [{}, {"corr": "a", "call_id": "b"}])
+def test_a_cancel_names_one_call(door: Door, params: object) -> None:
+    door.load()
+    door.ask("cancel", params)
+    assert only_reply(door)["status"] == "Error"
+
+
+def test_a_call_that_a_capsule_cancels_is_answered_at_once(door: Door) -> None:
+    door.tool("hello", lambda call: None)
+    door.bench.capsule(
+        "react",
+        lambda call: void(call.speak("tool.v1.request.cancel", call.payload)),
+        subscribe={"cancel.v1": "go"},
+        publish=["tool.v1.request.cancel"],
+    )
+    door.load()
+    door.call()
+    door.bench.run()
+    request = decode_tool_request(door.bench.heard[0].body)
+    assert request is not None
+    door.bench.publish("cancel.v1", encode_tool_cancel([request.call_id]), principal="bob")
+    door.bench.publish("cancel.v1", encode_tool_cancel([request.call_id]))
+    door.bench.run()
+    data = only_reply(door)["data"]
+    assert (data["content"], data["is_error"]) == ("the call was cancelled", True)
+
+
+def void(_value: object) -> None:
+    return None
 
 
 def test_a_client_that_leaves_cancels_its_calls(door: Door) -> None:

@@ -170,6 +170,83 @@ def test_closing_the_engine_wakes_a_guest_that_sleeps(recorder: Recorder) -> Non
     assert ends == [TrapReason.DEADLINE]
 
 
+def test_cancelling_an_invocation_stops_the_guest_that_serves_it_and_no_other(recorder: Recorder) -> None:
+    engine = HostEngine(EngineSettings(fuel_per_call=1 << 62, epoch_tick_s=60))
+    text = guest_text(publish_call(0, 1, 0, 0) + "(loop $l (br $l)) unreachable")
+    started = threading.Semaphore(0)
+    recorder.answers = lambda _topic, _payload: started.release()
+    instances = [Instance(code_of(engine, text), recorder.context(current=envelope_from("a"))) for _ in "ab"]
+    ends: list[tuple[int, TrapReason]] = []
+
+    def spin(which: int) -> None:
+        with pytest.raises(GuestTrap) as caught:
+            instances[which].hook(b"", b"", timeout_s=3600.0)
+        ends.append((which, caught.value.reason))
+
+    threads = [threading.Thread(target=spin, args=(which,)) for which in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in threads:
+        assert started.acquire(timeout=10)
+    context = instances[0].context
+    context.cancelled = envelope_from("a")  # an equal one, but not this invocation
+    instances[0].wake()
+    context.cancelled = context.current
+    instances[0].wake()
+    threads[0].join(10)
+    assert ends == [(0, TrapReason.CANCELLED)] and threads[1].is_alive()
+    assert [one.dead for one in instances] == [True, False]
+    engine.close()
+    threads[1].join(10)
+    assert ends == [(0, TrapReason.CANCELLED), (1, TrapReason.DEADLINE)]
+
+
+def test_a_late_cancel_stops_nothing(instantiate: Instantiate) -> None:
+    instance = instantiate(guest_text(CONTINUE))
+    old, new = envelope_from("a"), envelope_from("a")
+    instance.context.current = old
+    instance.hook(b"", b"")
+    instance.context.current, instance.context.cancelled = new, old
+    instance.wake()
+    assert instance.hook(b"", b"").action == ""
+
+
+def test_a_cancelled_guest_that_sleeps_is_woken(recorder: Recorder) -> None:
+    engine = HostEngine(EngineSettings(epoch_tick_s=60))
+    asleep, ends = threading.Event(), []
+    sleep = f'(import "{SYS}" "sleep-ns" (func $sleep (param i64 i32)))'
+    text = guest_text("(call $sleep (i64.const 60000000000) (i32.const 512))" + CONTINUE, imports=sleep)
+    context = recorder.context(sleep=None, before_block=asleep.set, current=envelope_from("a"))
+    instance = Instance(code_of(engine, text), context)
+
+    def doze() -> None:
+        with pytest.raises(GuestTrap) as caught:
+            instance.hook(b"", b"")
+        ends.append(caught.value.reason)
+
+    thread = threading.Thread(target=doze)
+    thread.start()
+    assert asleep.wait(10)
+    context.cancelled = context.current
+    instance.wake()
+    thread.join(10)
+    engine.close()
+    assert ends == [TrapReason.CANCELLED]
+
+
+def test_a_sleep_ends_with_the_time_of_its_call(recorder: Recorder) -> None:
+    engine = HostEngine(EngineSettings(epoch_tick_s=0.005))
+    sleep = f'(import "{SYS}" "sleep-ns" (func $sleep (param i64 i32)))'
+    text = guest_text("(call $sleep (i64.const 60000000000) (i32.const 512))" + CONTINUE, imports=sleep)
+    try:
+        instance = Instance(code_of(engine, text), recorder.context(sleep=None))
+        with pytest.raises(GuestTrap) as caught:
+            instance.hook(b"", b"", timeout_s=0.02)
+        assert caught.value.reason is TrapReason.DEADLINE
+    finally:
+        engine.close()
+
+
 def test_cmp_07_an_abort_after_growing_to_the_limit_is_reported_as_memory(instantiate: Instantiate) -> None:
     grow = "(drop (memory.grow (i32.const 40)))"
     with pytest.raises(GuestTrap) as caught:

@@ -172,17 +172,45 @@ def test_a_clients_message_waits_for_room_and_keeps_its_place(bench: Bench) -> N
     assert seen == list(range(MAILBOX_DEPTH + 10))
 
 
-def test_a_message_whose_client_gave_up_is_not_run(bench: Bench) -> None:
+def test_a_call_that_is_cancelled_leaves_the_queue_and_what_waits_for_it(bench: Bench) -> None:
     seen: list[bytes] = []
-    bench.capsule("busy", lambda call: seen.append(call.payload), subscribe={"n.v1": "go"})
+    bench.capsule("busy", lambda call: seen.append(call.payload), subscribe={"tool.v1.execute.x": "go"})
     load(bench)
-    for _ in range(MAILBOX_DEPTH):
-        bench.kernel.submit(message("n.v1", b"1"))
-    late = message("n.v1", b'"late"')
-    bench.kernel.submit(late)
-    bench.kernel.withdraw(late)
+    for number in range(MAILBOX_DEPTH + 2):
+        request = encode_tool_request(f"call-{number}", "x", {})
+        bench.kernel.submit(message("tool.v1.execute.x", request, TOOL_EXECUTE_REQUEST))
+    bench.kernel.submit(message("tool.v1.execute.x", b'{"call_id":"call-5"}'))
+    bench.kernel.cancel(ALICE, {"call-5", f"call-{MAILBOX_DEPTH + 1}"})
+    bench.kernel.cancel("bob", {"call-6"})
     bench.run()
-    assert seen == [b"1"] * MAILBOX_DEPTH
+    left = [n for n in range(MAILBOX_DEPTH + 1) if n != 5]
+    assert seen == [encode_tool_request(f"call-{n}", "x", {}) for n in left] + [b'{"call_id":"call-5"}']
+    assert failures(bench) == [
+        ("call-5", "the call was cancelled"),
+        (f"call-{MAILBOX_DEPTH + 1}", "the call was cancelled"),
+    ]
+
+
+def test_a_guest_that_serves_a_cancelled_call_is_stopped_and_the_next_call_is_served(bench: Bench) -> None:
+    served: list[bytes] = []
+
+    def go(call: Call) -> None:
+        served.append(call.payload)
+        if len(served) == 1:
+            bench.kernel.cancel(ALICE, {"call-1"})
+
+    bench.capsule("tools", go, subscribe={"tool.v1.execute.x": "go"})
+    load(bench)
+    other = encode_tool_request("call-2", "x", {})
+    bench.publish("tool.v1.execute.x", REQUEST, TOOL_EXECUTE_REQUEST)
+    bench.publish("tool.v1.execute.x", other, TOOL_EXECUTE_REQUEST)
+    bench.run()
+    assert served == [REQUEST, other]
+    assert failures(bench) == [("call-1", "capsule 'tools' gave no answer: the call was cancelled")]
+    assert [(one.dead, one.wakes) for one in bench.instances] == [(True, 1), (False, 0)]
+    meter = bench.lifecycle.view(ALICE).residents["tools"].actor.meter
+    assert meter.to_json() == {"calls": 2, "errors": 0, "denied": 0}
+    assert [level for _, level, _ in bench.journal.lines] == ["info"]
 
 
 def test_beyond_the_bound_a_client_is_told_that_it_is_full(
@@ -196,10 +224,10 @@ def test_beyond_the_bound_a_client_is_told_that_it_is_full(
     assert outcomes[-1] is Submission.FULL
 
 
-def message(topic: str, body: bytes) -> object:
+def message(topic: str, body: bytes, kind: str | None = None) -> object:
     import msgspec
 
-    return msgspec.structs.replace(cause(), topic=topic, body=body)
+    return msgspec.structs.replace(cause(), topic=topic, body=body, kind=kind)
 
 
 def trap(reason: TrapReason, text: str = "unreachable") -> object:

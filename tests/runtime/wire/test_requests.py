@@ -150,7 +150,9 @@ def test_an_id_that_is_no_text_is_not_echoed() -> None:
             {"name": "hello", "arguments": {"name": "Ada"}, "timeout_s": 5},
             {"name": "hello", "arguments": {"name": "Ada"}, "timeout_s": 5.0},
         ),
-        ("cancel", {"corr": "c1"}, {"corr": "c1"}),
+        ("calls", {}, {}),
+        ("cancel", {"corr": "c1"}, {"corr": "c1", "call_id": None}),
+        ("cancel", {"call_id": "1"}, {"corr": None, "call_id": "1"}),
     ],
 )
 def test_the_tools_door_reads_its_parameters(verb: str, params: object, expected: object) -> None:

@@ -63,14 +63,16 @@ def receive(context: GuestContext, handle: int, timeout_ms: int) -> dict[str, ob
     if inflow is None or inflow.is_closed:
         return Err("closed")
     envelope = inflow.poll()
-    if envelope is None and timeout_ms:
+    if envelope is None and timeout_ms and not context.is_cancelled:
         gate = None if context.is_loop else context.gate
         if gate is not None and not gate.enter():
             return Err("backpressure")
         try:
             context.before_block()
+            context.waiting = inflow
             envelope = inflow.wait(min(timeout_ms, MAX_RECEIVE_MS) / 1000)
         finally:
+            context.waiting = None
             if gate is not None:
                 gate.leave()
     context.yielded()
