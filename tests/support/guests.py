@@ -186,6 +186,7 @@ class FakeInflow:
         self.left = list(envelopes)
         self.is_closed = False
         self.lost = 0
+        self.wakes = 0
         self.closes = 0
         self.waits: list[float] = []
 
@@ -195,6 +196,9 @@ class FakeInflow:
     def wait(self, timeout_s: float) -> Envelope | None:
         self.waits.append(timeout_s)
         return self.poll()
+
+    def wake(self) -> None:
+        self.wakes += 1
 
     def close(self) -> None:
         self.closes += 1

@@ -90,15 +90,20 @@ class HostEngine:
             self._woken.notify_all()
 
     def pause(self, duration_s: float, is_cut: Callable[[], bool] = lambda: False) -> bool:
-        """Wait that many seconds; False when `close`, or a `nudge` after which `is_cut` is true, ended it.
+        """Wait that many seconds; False when it was cut short, or too many wait already.
 
-        Also False where too many wait already.
+        `interrupt_all` and `close` cut every wait, a `nudge` those whose `is_cut` is true then.
         """
         if not self.gate.enter():
             return False
+        before = self.interruptions
+
+        def is_over() -> bool:
+            return self._closing.is_set() or self.interruptions != before or is_cut()
+
         try:
             with self._woken:
-                return not self._woken.wait_for(lambda: self._closing.is_set() or is_cut(), duration_s)
+                return not self._woken.wait_for(is_over, duration_s)
         finally:
             self.gate.leave()
 

@@ -13,7 +13,6 @@ import struct
 import threading
 from collections.abc import Callable
 from ctypes import addressof, c_size_t, c_uint64, c_void_p
-from time import monotonic
 from typing import Literal
 
 import msgspec
@@ -35,6 +34,7 @@ from aos_runtime.host.edge import (
     WINDOW_START,
 )
 from aos_runtime.host.factors.ipc import UNKNOWN_PREFIX
+from aos_runtime.host.patience import Patience
 from aos_runtime.host.raw import call_unchecked, set_epoch_deadline, set_fuel
 from aos_runtime.host.stopping import classify, detail_of
 from aos_runtime.host.traps import GuestTrap, TrapReason
@@ -75,10 +75,9 @@ class Instance:
         self.context = context
         self.dead = False
         self._engine = code.engine
-        self._timeout_s = settings.call_timeout_s
-        self._begin(None)
+        self._patience = Patience(code.engine, context, settings.call_timeout_s)
         if context.sleep is None:
-            context.sleep = self._pause
+            context.sleep = self._patience.sleep
         self._lock = threading.Lock()
         self._boundary = Boundary(context)
         self._fuel = c_uint64(settings.fuel_per_call)
@@ -151,7 +150,7 @@ class Instance:
 
         def renew() -> None:
             if not is_stopping():
-                self._ends = monotonic() + window_s
+                self._patience.renew(window_s)
                 set_fuel(self._context, self._fuel)
 
         self.context.yielded = renew
@@ -218,7 +217,7 @@ class Instance:
     def _run(self, func: c_void_p, count: c_size_t, timeout_s: float | None) -> None:
         """Arm deadline and fuel, call, and raise what stopped the guest."""
         self._boundary.has_complained = False
-        self._begin(timeout_s)
+        self._patience.begin(timeout_s)
         context = self._context
         set_epoch_deadline(context, _ONE_TICK)
         set_fuel(context, self._fuel)
@@ -226,37 +225,13 @@ class Instance:
         if error or self._trap.value:
             raise self._stopped(error)
 
-    def _begin(self, timeout_s: float | None) -> None:
-        """Start the clock of a call."""
-        self._interruptions = self._engine.interruptions
-        self._ends = monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
-
     def _at_epoch(self) -> bytes | None:
         """Whether the running call must end now.  One that need not is asked again at the next tick."""
-        verdict = self._interruption()
+        verdict = self._patience.verdict()
         if verdict is None:
             return None
         self._boundary.fault = verdict
         return b"interrupted"
-
-    def _interruption(self) -> GuestTrap | None:
-        context = self.context
-        if context.is_cancelled:
-            return GuestTrap(TrapReason.CANCELLED, "its call was cancelled")
-        if self._is_cut() or monotonic() >= self._ends:
-            return GuestTrap(TrapReason.DEADLINE, "it ran longer than one call may")
-        return None
-
-    def _pause(self, duration_s: float) -> bool:
-        """Wait inside a call, no longer than it may take; False when it was cut short.
-
-        A run loop may wait as long as it likes: it renews its deadline afterwards.
-        """
-        left_s = duration_s if self.context.is_loop else max(0.0, self._ends - monotonic())
-        return self._engine.pause(min(duration_s, left_s), self._is_cut) and duration_s <= left_s
-
-    def _is_cut(self) -> bool:
-        return self.context.is_cancelled or self._engine.interruptions != self._interruptions
 
     def _read_result(self) -> HookResult:
         view = self._window  # a publish may have replaced it

@@ -193,7 +193,7 @@ class Kernel:
             actors = [actor for actor in self._actors.values() if actor.principal == principal]
             removed = [delivery for actor in actors for delivery in actor.cancel(is_meant)]
         for delivery in removed:
-            self._answer_failure(delivery, CANCELLED)
+            self._answer_failure(delivery, CANCELLED, DeliveryFailure.FAILED)
 
     def _stamp(
         self,

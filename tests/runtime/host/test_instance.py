@@ -15,6 +15,7 @@ from tests.support.guests import (
     ECHO,
     KV,
     SYS,
+    FakeInflow,
     Recorder,
     code_of,
     envelope_from,
@@ -207,7 +208,9 @@ def test_a_late_cancel_stops_nothing(instantiate: Instantiate) -> None:
     instance.context.current = old
     instance.hook(b"", b"")
     instance.context.current, instance.context.cancelled = new, old
+    instance.context.waiting = inflow = FakeInflow()
     instance.wake()
+    assert inflow.wakes == 1
     assert instance.hook(b"", b"").action == ""
 
 

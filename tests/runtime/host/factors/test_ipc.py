@@ -98,6 +98,25 @@ def test_a_wait_is_cut_to_a_minute_and_makes_way_first(recorder: Recorder) -> No
     assert (inflow.waits, ways) == ([], ["way"]), "what waits already is no wait"
 
 
+def test_nobody_waits_for_a_cancelled_call(recorder: Recorder) -> None:
+    inflow = FakeInflow()
+    call = envelope_from("alice")
+    assert received(recorder, inflow, "recv", 1000, current=call, cancelled=call)["messages"] == []
+    assert inflow.waits == []
+    context = recorder.context(current=call, cancelled=envelope_from("alice"))
+    assert not context.is_cancelled, "another invocation was"
+
+
+def test_what_is_waited_for_is_known_while_it_is(recorder: Recorder) -> None:
+    inflow = FakeInflow()
+    context = recorder.context(before_block=lambda: None)
+    context.resources.add("subscription", inflow)
+    seen: list[object] = []
+    inflow.wait = lambda _timeout_s: seen.append(context.waiting)  # type: ignore[method-assign]
+    FUNCTIONS["[method]subscription.recv"].run(context, 1, 1000)
+    assert (seen, context.waiting) == ([inflow], None)
+
+
 def test_every_receive_of_a_run_loop_is_a_yield_and_takes_over_its_sender(recorder: Recorder) -> None:
     yields: list[str] = []
     context = recorder.context(is_loop=True, yielded=lambda: yields.append("yield"))

@@ -1,0 +1,63 @@
+"""How long one instance's running call may go on: its deadline, its cancellation, and its sleeps.
+
+Asked at every tick of the engine's clock, on the thread that is inside the guest.  It decides and waits; it
+touches neither the guest nor its store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import Protocol
+
+from aos_runtime.host.context import GuestContext
+from aos_runtime.host.traps import GuestTrap, TrapReason
+
+
+class Clock(Protocol):
+    """The part of the engine that is needed here."""
+
+    @property
+    def interruptions(self) -> int: ...
+
+    def pause(self, duration_s: float, is_cut: Callable[[], bool]) -> bool: ...
+
+
+class Patience:
+    """One instance's; `begin` starts a call."""
+
+    __slots__ = ("_clock", "_context", "_ends", "_interruptions", "_timeout_s")
+
+    def __init__(self, clock: Clock, context: GuestContext, timeout_s: float) -> None:
+        self._clock = clock
+        self._context = context
+        self._timeout_s = timeout_s
+        self.begin(None)
+
+    def begin(self, timeout_s: float | None) -> None:
+        """A call begins that may take `timeout_s` seconds, None: as long as any."""
+        self._interruptions = self._clock.interruptions
+        self._ends = monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
+
+    def renew(self, timeout_s: float) -> None:
+        """The running call may take so much longer from now on; what interrupts it still does."""
+        self._ends = monotonic() + timeout_s
+
+    def verdict(self) -> GuestTrap | None:
+        """Why the running call must end now, None where it may go on."""
+        if self._context.is_cancelled:
+            return GuestTrap(TrapReason.CANCELLED, "its call was cancelled")
+        if self._clock.interruptions != self._interruptions or monotonic() >= self._ends:
+            return GuestTrap(TrapReason.DEADLINE, "it ran longer than one call may")
+        return None
+
+    def sleep(self, duration_s: float) -> bool:
+        """Wait inside the call, no longer than it may take; False when it was cut short.
+
+        A run loop may wait as long as it likes: it renews its deadline afterwards.
+        """
+        left_s = duration_s if self._context.is_loop else max(0.0, self._ends - monotonic())
+        return self._clock.pause(min(duration_s, left_s), self._is_cut) and duration_s <= left_s
+
+    def _is_cut(self) -> bool:
+        return self._context.is_cancelled or self._clock.interruptions != self._interruptions
