@@ -16,6 +16,9 @@ from pathlib import Path
 from aos_runtime.errors import NotFound
 from aos_runtime.home import Home
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName, EnvKey
+from aos_runtime.store.audit import AuditStore, Retention
+from aos_runtime.store.audit_reader import read_audit
+from aos_runtime.store.audit_verify import verify
 from aos_runtime.store.commit import Approval, change_env, commit, remove_installed, sweep
 from aos_runtime.store.env import NO_CHANGES, EnvChanges, read_env, read_secrets
 from aos_runtime.store.installed import Installed, list_installed, load_installed
@@ -29,6 +32,7 @@ from aos_runtime.store.principals import ensure_default
 from aos_runtime.store.receipts import ApprovalSource
 from aos_runtime.store.run import Liveness, RunFiles, liveness
 from aos_runtime.store.stage import stage_source
+from tests.support.audit_trails import draft
 from tests.support.capsules import COMPONENT, make_archive, write_capsule
 
 NAME = CapsuleName("demo")
@@ -40,6 +44,7 @@ NEW_ENV = EnvChanges(
 OTHER_COMPONENT = COMPONENT + b"\0\x04\x03abc"
 KV_ROUNDS = 12
 LOG_LINES = 6
+AUDIT_ROUNDS, AUDIT_BATCH, AUDIT_KEPT = 5, 4, 12
 
 Facts = dict[str, object]
 
@@ -211,6 +216,47 @@ def _kv() -> Scenario:
     return Scenario("kv", lambda home: open_home(home, create=True), act, check)
 
 
+def _audit() -> Scenario:
+    """Batches, a new session half-way, and cuts at the front; what was told is on record and verifies."""
+
+    def act(home: Home, tell: Callable[[str], None]) -> None:
+        seed = load_runtime_seed(home, create=True)
+        for session in range(2):
+            store = AuditStore(home.audit_db, seed, Retention(entries=AUDIT_KEPT), segment_entries=8)
+            for number in range(session * AUDIT_ROUNDS, (session + 1) * AUDIT_ROUNDS):
+                store.append([draft(number) for _ in range(AUDIT_BATCH)])
+                tell(f"batch-{number}")
+                store.prune()
+            store.close()
+
+    def check(home: Home, told: tuple[str, ...]) -> None:
+        key = bytes.fromhex(public_hex(load_runtime_seed(home, create=True)))
+        written = _verified_batches(home, key)
+        assert written - len(told) in (0, 1), (written, told)
+        act(home, lambda _: None)
+        assert _verified_batches(home, key) == written + 2 * AUDIT_ROUNDS
+        home.audit_db.unlink()
+        _check_swept(home)
+
+    def prepare(home: Home) -> None:
+        open_home(home, create=True)
+        load_runtime_seed(home, create=True)
+
+    return Scenario("audit", prepare, act, check)
+
+
+def _verified_batches(home: Home, key: bytes) -> int:
+    """How many batches were ever written; every one that is left is as it was recorded."""
+    with read_audit(home.audit_db) as reader:
+        if reader is None:
+            return 0
+        result = verify(reader, key)
+        assert result.findings == [], result.findings
+        total = result.entries + result.pruned_entries
+        assert total % AUDIT_BATCH == 0
+        return total // AUDIT_BATCH
+
+
 def _daemon() -> Scenario:
     def boot(home: Home) -> None:
         files = RunFiles(home)
@@ -270,6 +316,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         _env(),
         _daemon(),
         _kv(),
+        _audit(),
         _logs(),
     )
 

@@ -14,11 +14,12 @@ from typing import Literal, Protocol
 from aos_runtime.capsule.identity import source_id
 from aos_runtime.errors import AosError, Conflict
 from aos_runtime.host import Code, GuestContext, GuestTrap, Instance
-from aos_runtime.kernel.audited import ADMITTED, Trail
+from aos_runtime.host.context import KvSpace
+from aos_runtime.kernel.audited import ADMITTED, AuditedSpace, Trail
 from aos_runtime.kernel.failures import failure_sentence
 from aos_runtime.kernel.kernel import Journal
 from aos_runtime.kernel.ports import State
-from aos_runtime.names import Digest
+from aos_runtime.names import CapsuleName, Digest, PrincipalName
 from aos_runtime.store.audit_entry import SUCCESS, SYSTEM, failure
 from aos_runtime.store.env import read_env, read_secrets, resolve_env
 from aos_runtime.store.origin import Phase
@@ -119,6 +120,10 @@ class Activator:
         finally:
             instance.close()
 
+    def _space(self, principal: PrincipalName, name: CapsuleName) -> KvSpace:
+        space = self.state.space(principal, name)
+        return space if self.trail is None else AuditedSpace(space, self.trail, principal, name)
+
     def _context(self, stage: Stage, digest: Digest) -> GuestContext:
         principal, name = stage.principal, stage.name
         source = source_id(name, digest)
@@ -136,7 +141,7 @@ class Activator:
             principal=principal,
             source_id=source,
             capabilities=stage.manifest.capabilities,
-            kv=self.state.space(principal, name),
+            kv=self._space(principal, name),
             publish=lambda topic, payload: self.publish(stage, source, topic, payload),
             config=values.get,
             log=lambda level, message: self.journal.capsule(principal, name, level, message),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from aos_runtime.errors import AosError, Unavailable
@@ -93,7 +93,7 @@ class AuditTrail:
         self._folding = threading.Lock()
         self._wake = threading.Event()
         self._urgent = threading.Event()
-        self._is_stopping = False
+        self._is_stopping = self._is_ended = False
         self._accepted = self._persisted = self._failed = self._lost = self._lost_unsaid = 0
         self._trouble: str | None = None
         self._damage: str | None = None
@@ -195,21 +195,38 @@ class AuditTrail:
     # the thread
 
     def _work(self) -> None:
-        while True:
-            self._wake.wait(FOLD_S / 5 if self._folds else None)
-            if not self._is_stopping:
-                self._urgent.wait(RETRY_S if self._trouble else BATCH_PERIOD_S)
-            self._wake.clear()
-            self._urgent.clear()
-            self._flush_folds(everything=False)
-            while self._queue or self._pending:
-                if not self._write():
-                    break
-            if self._pending and not self._is_stopping:
-                self._wake.set()  # try again, after the pause above
-            if self._is_stopping:
-                self._fail_waiters(Unavailable("audit-closed", "the daemon is stopping", hint="try again"))
-                return
+        while not self._is_ended:
+            try:
+                self._round()
+            except Exception as error:  # noqa: BLE001 - the top of a thread: recording must go on, and say so
+                self._give_up(error)
+
+    def _round(self) -> None:
+        """Wait for entries, let them gather, and put them on record."""
+        self._wake.wait(FOLD_S / 5 if self._folds else None)
+        if not self._is_stopping:
+            self._urgent.wait(RETRY_S if self._trouble else BATCH_PERIOD_S)
+        self._wake.clear()
+        self._urgent.clear()
+        self._flush_folds(everything=False)
+        while (self._queue or self._pending) and self._write():
+            pass
+        if self._is_stopping:
+            closed = Unavailable("audit-closed", "the daemon is stopping", hint="try again")
+            _tell((*self._pending, *self._queue), closed)
+            self._is_ended = True
+        elif self._pending:
+            self._wake.set()  # try again, after the pause above
+
+    def _give_up(self, error: Exception) -> None:
+        """A bug of ours: this batch is lost, which is said; the next one is tried."""
+        sentence = f"audit entries could not be written: {type(error).__name__}: {error}"
+        self._lost += len(self._pending)
+        self._lost_unsaid += len(self._pending)
+        _tell(self._pending, Unavailable("audit-fault", sentence, hint="this is a bug in aos; restart it"))
+        self._pending, self._damage = [], sentence
+        self._wake.set()
+        self._report("error", sentence)
 
     def _write(self) -> bool:
         """One batch; False where the disk did not take it, or nothing is left."""
@@ -229,9 +246,7 @@ class AuditTrail:
         self._persisted += len(batch)
         self._lost_unsaid -= lost
         self._recover()
-        for one in batch:
-            if one.ticket is not None:
-                one.ticket.done.set()
+        _tell(batch, None)
         self._prune()
         return True
 
@@ -239,10 +254,7 @@ class AuditTrail:
         """The disk took nothing: tell who waits, whose effects do not happen, and keep the rest."""
         self._failed += 1
         self._pending = [one for one in batch if one.ticket is None]
-        for one in batch:
-            if one.ticket is not None:
-                one.ticket.error = error
-                one.ticket.done.set()
+        _tell(batch, error)
         if self._trouble is None:
             self._report("error", f"{error.message}; what must be audited is refused until it works again")
         self._trouble = error.message
@@ -260,12 +272,6 @@ class AuditTrail:
             return
         if dropped:
             self._report("info", f"dropped the {dropped} oldest audit entries; a signed receipt says so")
-
-    def _fail_waiters(self, error: AosError) -> None:
-        for one in (*self._pending, *self._queue):
-            if one.ticket is not None:
-                one.ticket.error = error
-                one.ticket.done.set()
 
     # entries
 
@@ -307,6 +313,14 @@ class AuditTrail:
         if key.resource is not None:
             action["resource"] = key.resource
         self.record(key.principal, action, SUCCESS if key.error is None else failure(key.error))
+
+
+def _tell(entries: Iterable[_Queued], error: AosError | None) -> None:
+    """Wake whoever waits for one of these; with the error that kept them off the record, if any."""
+    for one in entries:
+        if one.ticket is not None:
+            one.ticket.error = error
+            one.ticket.done.set()
 
 
 def _refused(reason: str) -> Unavailable:

@@ -207,6 +207,23 @@ def test_sec_14_a_huge_string_is_cut_before_it_waits_anywhere(desk: Desk) -> Non
     desk.wait_for(2)
 
 
+def test_a_fault_of_ours_loses_one_batch_says_so_and_goes_on(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def break_once(drafts: Sequence[Draft]) -> None:
+        monkeypatch.undo()
+        raise ValueError("odd")
+
+    monkeypatch.setattr(desk.store, "append", break_once)
+    with pytest.raises(Unavailable) as caught:
+        desk.trail.require("alice", {"type": "lost"})
+    assert "ValueError: odd" in caught.value.message
+    desk.trail.require("alice", {"type": "kept"})
+    assert [action["type"] for action in desk.store.actions] == ["kept", "host_call_loss"]
+    assert desk.said == [("error", "audit entries could not be written: ValueError: odd")]
+    assert desk.trail.health()["degraded"] is True
+
+
 def test_closing_writes_what_is_queued(desk: Desk) -> None:
     for number in range(5):
         desk.trail.record("alice", {"type": "test", "n": number})
