@@ -36,6 +36,18 @@ def listener_capsule() -> Path:
     return build_project("listener")
 
 
+@pytest.fixture(scope="session")
+def looper_capsule() -> Path:
+    """A run loop that echoes, ticks, and serves the tool loop_state."""
+    return build_project("looper")
+
+
+@pytest.fixture(scope="session")
+def stumbler_capsule() -> Path:
+    """A run loop that ends as its env MODE says: early, late, mute, panic, spin or steady."""
+    return build_project("stumbler")
+
+
 @pytest.fixture
 def aos(tmp_path: Path) -> Iterator[Aos]:
     """`aos` in a new home; its daemon is ended when the test is."""

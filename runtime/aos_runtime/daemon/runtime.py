@@ -30,7 +30,7 @@ from aos_runtime.kernel.answers import Process
 from aos_runtime.kernel.audit_answers import AuditAnswers
 from aos_runtime.kernel.audited import Requests, ToolCalls
 from aos_runtime.kernel.audited_views import Capsules
-from aos_runtime.kernel.boot import ensure_bundled, index_tools, report_view
+from aos_runtime.kernel.boot import ensure_bundled, in_boot_order, index_tools, report_view
 from aos_runtime.kernel.cancellation import Cancellations
 from aos_runtime.kernel.changes import Changes
 from aos_runtime.kernel.guest import GuestPort
@@ -41,12 +41,12 @@ from aos_runtime.kernel.lifecycle import Lifecycle
 from aos_runtime.kernel.loading import Loader
 from aos_runtime.kernel.ports import LocalOwnership
 from aos_runtime.kernel.requests import RequestRouter, is_request
+from aos_runtime.kernel.supervise import Supervisor
 from aos_runtime.kernel.ticker import Ticker
 from aos_runtime.kernel.views import View
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName, PrincipalName
 from aos_runtime.store.audit_entry import SUCCESS, SYSTEM
 from aos_runtime.store.commit import sweep
-from aos_runtime.store.installed import list_names
 from aos_runtime.store.keys import cache_key, load_runtime_seed, public_hex
 from aos_runtime.store.kv import KvStore
 from aos_runtime.store.logs import LogSink
@@ -158,7 +158,10 @@ class Runtime:
             trail=self.trail,
         )
         self._capsules = Capsules(self.trail)
-        self.lifecycle = Lifecycle(self.kernel, loader, self._installed_names, self._on_view)
+        supervisor = Supervisor(self.journal, self._announce)
+        self.lifecycle = Lifecycle(
+            self.kernel, loader, self._installed_names, self._on_view, supervisor.failed
+        )
         self.activator = Activator(
             codes=self.codes,
             state=self.state,
@@ -232,6 +235,7 @@ class Runtime:
             self.door.sweep,
             self.cancellations.sweep,
             self.requests.sweep,
+            self.lifecycle.sweep,
             self._sweep,
         ):
             self.ticker.every(chore)
@@ -256,7 +260,7 @@ class Runtime:
     def _installed_names(self, principal: PrincipalName) -> tuple[CapsuleName, ...]:
         """What a principal has, with the bundled capsules in place: no tool is called without a router."""
         ensure_bundled(self._home, principal, self.activator, self.journal, datetime.now(UTC))
-        return list_names(self._home, principal)
+        return in_boot_order(self._home, principal, self.journal)
 
     def _on_view(self, view: View) -> None:
         report_view(view, self.journal)
@@ -300,10 +304,11 @@ class Runtime:
         """End every thread that could use what is about to be freed; False where one would not end."""
         if hasattr(self, "leader"):
             self.ticker.stop()
+            self.lifecycle.stop_loops()
             self.kernel.subscriptions.stop()
-            if not self.leader.stop(STOP_GENTLY_S):
+            if not self._stop_guests(STOP_GENTLY_S):
                 self.engine.interrupt_all()
-                if not self.leader.stop(STOP_INTERRUPTED_S):
+                if not self._stop_guests(STOP_INTERRUPTED_S):
                     return False
             if not self.requests.drain(STOP_CHANGES_S):
                 return False
@@ -311,6 +316,12 @@ class Runtime:
             self.trail.record(None, {"type": "server_stopped"}, SUCCESS, SYSTEM)
             self.journal.daemon("info", "stopped")
         return not hasattr(self, "lifecycle") or self.lifecycle.close(STOP_CHANGES_S)
+
+    def _stop_guests(self, timeout_s: float) -> bool:
+        """Whether every thread that runs guests has ended within that time."""
+        deadline = time.monotonic() + timeout_s
+        ended = self.leader.stop(timeout_s)
+        return self.lifecycle.join_loops(max(0.0, deadline - time.monotonic())) and ended
 
 
 class StuckThreads(RuntimeError):

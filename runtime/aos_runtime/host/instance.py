@@ -37,7 +37,7 @@ from aos_runtime.host.factors.ipc import UNKNOWN_PREFIX
 from aos_runtime.host.patience import Patience
 from aos_runtime.host.raw import call_unchecked, set_epoch_deadline, set_fuel
 from aos_runtime.host.stopping import classify, detail_of
-from aos_runtime.host.traps import GuestTrap, TrapReason
+from aos_runtime.host.traps import STOPPED_PREFIX, GuestTrap, TrapReason
 
 LIFECYCLE_TIMEOUT_S = 600.0
 _PAGE_BYTES = 65536
@@ -311,7 +311,7 @@ class Instance:
         self.context.resources.clear()
         with contextlib.suppress(AosError, OSError):
             level = "info" if verdict.reason is TrapReason.CANCELLED else "error"
-            self.context.log(level, f"stopped ({verdict.reason}): {verdict.message}\n{verdict.detail}")
+            self.context.log(level, f"{STOPPED_PREFIX}{verdict.reason}): {verdict.message}\n{verdict.detail}")
         return verdict
 
     def _verdict(self, cause: Trap | WasmtimeError) -> GuestTrap:

@@ -26,6 +26,10 @@ class TrapReason(StrEnum):
     """A bug of ours: a host function raised.  The cause is chained to the exception."""
 
 
+STOPPED_PREFIX = "stopped ("
+"""How the host's own line about the end of an instance begins in the log of its capsule."""
+
+
 class GuestTrap(Exception):
     """A guest call did not return; the instance is dead and must be dropped.
 

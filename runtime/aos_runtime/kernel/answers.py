@@ -13,9 +13,9 @@ import msgspec
 from blake3 import blake3
 
 from aos_runtime import AOS_VERSION, HOST_VERSION
-from aos_runtime.capsule.manifest import Export, Import
 from aos_runtime.capsule.topics import covers
-from aos_runtime.capsule.version import Requirement, Version
+from aos_runtime.kernel.order import satisfies
+from aos_runtime.kernel.runloop import RunLoop
 from aos_runtime.kernel.views import Resident, View
 from aos_runtime.store.metadata import Meta
 
@@ -146,12 +146,18 @@ def _resident_rows(view: View) -> Iterable[dict[str, object]]:
         warnings = list(resident.loaded.warnings)
         if newer is not None:
             warnings.append(f"the version that is installed now does not load: {newer.reason}")
+        warnings += (
+            f"{topic} has a handler that nothing calls: the run loop must subscribe to it"
+            for topic in resident.unheard
+        )
+        loop = resident.loop
         actor = resident.actor
         yield {
             "name": resident.name,
             "version": resident.version,
-            "state": "ready",
+            "state": "ready" if loop is None else loop.state.value,
             "principal": view.principal,
+            **({} if loop is None else _loop_facts(loop)),
             **actor.meter.to_json(),
             "queue_depth": actor.depth,
             "drops": actor.mailbox.drops,
@@ -164,6 +170,12 @@ def _resident_rows(view: View) -> Iterable[dict[str, object]]:
                 if one.loser == resident.name
             ],
         }
+
+
+def _loop_facts(loop: RunLoop) -> dict[str, object]:
+    """`reason` is why it failed last, also after it came back."""
+    facts: dict[str, object] = {"run_loop": True, "restarts": loop.restarts.count}
+    return {**facts, "reason": loop.reason} if loop.reason else facts
 
 
 def _unready_rows(view: View) -> Iterable[dict[str, object]]:
@@ -229,15 +241,10 @@ def _unsatisfied(view: View) -> Iterable[dict[str, str]]:
     exports = [export for resident in view.residents.values() for export in resident.manifest.exports]
     for resident in view.residents.values():
         for wanted in resident.manifest.imports:
-            if not wanted.optional and not any(_satisfies(wanted, export) for export in exports):
+            if not wanted.optional and not any(satisfies(export, wanted) for export in exports):
                 yield {
                     "capsule": resident.name,
                     "namespace": wanted.namespace,
                     "interface": wanted.interface,
                     "requirement": wanted.requirement,
                 }
-
-
-def _satisfies(wanted: Import, export: Export) -> bool:
-    same = (wanted.namespace, wanted.interface) == (export.namespace, export.interface)
-    return same and Requirement.parse(wanted.requirement).matches(Version.parse(export.version))

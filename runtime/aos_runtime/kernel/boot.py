@@ -13,10 +13,12 @@ from aos_runtime.errors import AosError
 from aos_runtime.home import Home
 from aos_runtime.kernel.activation import Activator
 from aos_runtime.kernel.kernel import Journal
+from aos_runtime.kernel.order import boot_order
 from aos_runtime.kernel.views import View
-from aos_runtime.names import PrincipalName
+from aos_runtime.names import CapsuleName, PrincipalName
 from aos_runtime.store.bundled import BUNDLED_FOLDER, BundledCapsule, due_bundled, read_catalogue
 from aos_runtime.store.commit import Approval, commit
+from aos_runtime.store.installed import Installed, list_installed, list_names
 from aos_runtime.store.names_index import read_tools, record_tools
 from aos_runtime.store.receipts import ApprovalSource
 from aos_runtime.store.stage import Expected, stage_source
@@ -75,6 +77,19 @@ def _install(
             continue
         journal.daemon("info", f"installed the bundled capsule {row.name} {row.version} for {principal}")
         yield row.name
+
+
+def in_boot_order(home: Home, principal: PrincipalName, journal: Journal) -> tuple[CapsuleName, ...]:
+    """What `principal` has installed, uplinks and providers first; what is odd about it is logged.
+
+    What cannot be read comes last, to be reported as what it is.
+    """
+    entries = list_installed(home, principal)
+    manifests = {entry.name: entry.manifest for entry in entries if isinstance(entry, Installed)}
+    order = boot_order(manifests)
+    for note in order.notes:
+        journal.daemon("warn", note)
+    return (*order.names, *(name for name in list_names(home, principal) if name not in manifests))
 
 
 def report_view(view: View, journal: Journal) -> None:

@@ -8,6 +8,7 @@ reason, never a failure of the others.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -15,6 +16,7 @@ from aos_runtime.errors import AosError, NotFound, Unavailable
 from aos_runtime.kernel.actor import Actor
 from aos_runtime.kernel.kernel import Kernel
 from aos_runtime.kernel.loading import Loaded, Unready
+from aos_runtime.kernel.runloop import LoopState, RunLoop
 from aos_runtime.kernel.views import Resident, View, actors_of, make_view, route_table
 from aos_runtime.names import CapsuleName, PrincipalName
 
@@ -37,11 +39,15 @@ class Lifecycle:
         loader: Loads,
         names_of: Callable[[PrincipalName], tuple[CapsuleName, ...]],
         on_change: Callable[[View], None] = lambda view: None,
+        on_loop_failed: Callable[[RunLoop, str, float | None], None] = lambda loop, reason, delay_s: None,
     ) -> None:
         self._kernel = kernel
         self._loader = loader
         self._names_of = names_of
         self._on_change = on_change
+        self._on_loop_failed = on_loop_failed
+        self._loops: set[RunLoop] = set()
+        """Every loop whose thread may run, those of replaced versions included."""
         self._changing = threading.Lock()
         self._closed = False
         self._views: dict[PrincipalName, View] = {}
@@ -72,6 +78,8 @@ class Lifecycle:
             view = self._ensure(principal)
             before = view.residents.get(name)
             loaded = self._load_installed(principal, name)
+            if isinstance(loaded, Loaded):
+                loaded = self._start_loop(loaded, before)
             if isinstance(loaded, Unready):
                 others = [one for one in view.unready.values() if one.name != name]
                 self._publish(make_view(principal, view.residents.values(), [*others, loaded]), ())
@@ -90,8 +98,28 @@ class Lifecycle:
             gone = view.residents.get(name)
             residents = [one for one in view.residents.values() if one.name != name]
             unready = [one for one in view.unready.values() if one.name != name]
-            self._publish(make_view(principal, residents, unready), () if gone is None else (gone.actor,))
+            self._publish(make_view(principal, residents, unready), () if gone is None else (gone,))
             return True
+
+    def stop_loops(self) -> None:
+        """Start no loop any more and ask every one that runs to stop; returns at once."""
+        self._closed = True
+        for loop in tuple(self._loops):
+            loop.close()
+
+    def join_loops(self, timeout_s: float) -> bool:
+        """Whether every loop's thread has ended within that time."""
+        deadline, loops = time.monotonic() + timeout_s, tuple(self._loops)
+        for loop in loops:
+            loop.join(deadline - time.monotonic())
+        return all(loop.join(0.0) for loop in loops)
+
+    def sweep(self, now: float) -> None:
+        """A chore: look after the loops, and forget those that have ended."""
+        for loop in tuple(self._loops):
+            loop.sweep(now)
+            if loop.state is LoopState.STOPPED and loop.join(0.0):
+                self._loops.discard(loop)
 
     def close(self, wait_s: float = 0.0) -> bool:
         """Load nothing more and drop every instance; only once no thread runs guests any more.
@@ -111,13 +139,45 @@ class Lifecycle:
     def _ensure(self, principal: PrincipalName) -> View:
         """(changing) The view of `principal`, loaded now if it was not before."""
         if self._closed:
-            raise Unavailable("daemon-stopping", "the daemon is stopping", hint="start it again: aos start")
+            raise _stopping()
         if principal in self._views:
             return self._views[principal]
         found = [self._load(principal, name) for name in self._names_of(principal)]
         residents = [self._settle(one, None) for one in found if isinstance(one, Loaded)]
         unready = [one for one in found if isinstance(one, Unready)]
-        return self._publish(make_view(principal, residents, unready), ())
+        looping = [one for one in residents if one.loop is not None]
+        view = self._publish(make_view(principal, residents, unready), (), is_final=not looping)
+        return self._start_loops(view, looping) if looping else view
+
+    def _start_loops(self, view: View, looping: list[Resident]) -> View:
+        """Start the loops of a view that serves already, in order; one that is not ready leaves it."""
+        failed: dict[str, Unready] = {}
+        for resident in looping:
+            outcome = self._start_loop(resident.loaded, None)
+            if isinstance(outcome, Unready):
+                failed[resident.name] = outcome
+        left = [one for one in view.residents.values() if one.name not in failed]
+        gone = tuple(one for one in looping if one.name in failed)
+        unready = [*view.unready.values(), *failed.values()]
+        return self._publish(make_view(view.principal, left, unready), gone)
+
+    def _start_loop(self, loaded: Loaded, before: Resident | None) -> Loaded | Unready:
+        """Start the run loop of what was loaded, if it has one, beside the version that serves."""
+        loop = loaded.loop
+        if loop is None:
+            return loaded
+        if self._closed:
+            raise _stopping()
+        loop.on_failed = self._on_loop_failed
+        self._loops.add(loop)
+        reason = loop.start(is_staged=before is not None and before.loop is not None)
+        if reason is None:
+            return loaded
+        loaded.generation.close()
+        installed = loaded.installed
+        sentence = f"run loop of capsule '{installed.name}' {installed.version} {reason}"
+        self._kernel.journal.daemon("error", sentence)
+        return Unready(name=installed.name, version=installed.version, state="failed", reason=sentence)
 
     def _load(self, principal: PrincipalName, name: CapsuleName) -> Loaded | Unready | None:
         """Load one of many: what vanished meanwhile is None."""
@@ -147,20 +207,46 @@ class Lifecycle:
         actor = Actor(installed.name, installed.principal, loaded.generation, self._kernel)
         return Resident(loaded=loaded, actor=actor)
 
-    def _publish(self, view: View, gone: tuple[Actor, ...]) -> View:
-        """Make `view` the current one of its principal, with its generations and routes, at one moment."""
+    def _publish(self, view: View, gone: tuple[Resident, ...], *, is_final: bool = True) -> View:
+        """Make `view` the current one of its principal, with its generations, routes and loops, at one
+        moment.  `on_change` hears of it unless another view follows at once.
+        """
         views = {**self._views, view.principal: view}
+        before = self.view(view.principal).residents
         table, actors = route_table(views.values()), actors_of(views.values())
+        ended = [one.loop for one in gone if one.loop is not None]
         with self._kernel.order:
             self._views = views
             self._kernel.install_routes(table, actors)
             retired = [one.actor.swap(one.loaded.generation) for one in view.residents.values()]
-            left = [(actor, delivery) for actor in gone for delivery in actor.close()]
-            retired += [actor.retire() for actor in gone]
+            left = [(one.actor, delivery) for one in gone for delivery in one.actor.close()]
+            retired += [one.actor.retire() for one in gone]
+            ended += self._hand_over(view, before)
         for generation in retired:
             if generation is not None:
                 generation.close()
+        for loop in ended:
+            loop.close()
         for actor, delivery in left:
             self._kernel.abandon(actor, delivery)
-        self._on_change(view)
+        if is_final:
+            self._on_change(view)
         return view
+
+    def _hand_over(self, view: View, before: Mapping[CapsuleName, Resident]) -> list[RunLoop]:
+        """(order) Let new loops receive what waits for those that they replace; gives the replaced."""
+        replaced = []
+        for name, resident in view.residents.items():
+            old, new = before[name].loop if name in before else None, resident.loop
+            if old is new:
+                continue
+            if new is not None:
+                predecessor = None if old is None else old.attempt.owner
+                self._kernel.subscriptions.promote(new.attempt.owner, predecessor)
+            if old is not None:
+                replaced.append(old)
+        return replaced
+
+
+def _stopping() -> Unavailable:
+    return Unavailable("daemon-stopping", "the daemon is stopping", hint="start it again: aos start")

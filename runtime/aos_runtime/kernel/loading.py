@@ -1,8 +1,9 @@
 """One installed capsule made ready to serve, or the reason why it cannot.
 
-Order: read and compare with what was approved (`store`), host version, manifest hash, code, run loop, env,
-instance, describe probe.  Nothing here is published to the bus and nothing else is touched, so a failed load
-leaves the generation that serves as it is (DMN-19: one broken capsule never stops the others).
+Order: read and compare with what was approved (`store`), host version, manifest hash, code, env, instance,
+describe probe; a run loop is made here and started by `lifecycle`.  Nothing here is published to the bus and
+nothing else is touched, so a failed load leaves the generation that serves as it is (DMN-19: one broken
+capsule never stops the others).
 """
 
 from __future__ import annotations
@@ -30,13 +31,12 @@ from aos_runtime.kernel.guest import Bus, GuestPort, Hearing
 from aos_runtime.kernel.kernel import Journal, system_cause
 from aos_runtime.kernel.ports import State
 from aos_runtime.kernel.probe import Tool, describe, unrouted
+from aos_runtime.kernel.runloop import EXEMPT_WINDOW_S, WINDOW_S, Attempt, RunLoop
 from aos_runtime.kernel.subscriptions import Owner, Subscriptions
 from aos_runtime.names import CapsuleName, Digest, PrincipalName
 from aos_runtime.policy.denials import Denial
 from aos_runtime.store.env import read_env, read_secrets, resolve_env
 from aos_runtime.store.installed import Installed, load_installed
-
-RUN_LOOP_REASON = "it has a run loop, and this version of aos hosts no run loops yet"
 
 
 class GuestBus(Bus, Protocol):
@@ -54,13 +54,18 @@ class CodeSource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A capsule that can serve.  `tools` is None where it could not be asked."""
+    """A capsule that can serve.
+
+    `tools` is None where it could not be asked.  `loop` is its run loop, not started yet; such a capsule has
+    no handlers that are called: it hears what its loop subscribes to.
+    """
 
     installed: Installed
     source_id: str
     generation: Generation
     tools: tuple[Tool, ...] | None
     warnings: tuple[str, ...]
+    loop: RunLoop | None = None
 
     @property
     def manifest(self) -> Manifest:
@@ -127,8 +132,6 @@ class Loader:
             )
         check_component_hash(manifest, wasm)
         code = self._codes.load(digest, lambda: wasm)
-        if "run" in code.implemented:
-            raise Unavailable("capsule-run-loop", RUN_LOOP_REASON, hint="see docs/differences.md")
         resolved = resolve_env(
             manifest,
             read_env(self._home, installed.principal, installed.name),
@@ -139,13 +142,52 @@ class Loader:
         return self._open(installed, code, digest, resolved.values)
 
     def _open(self, installed: Installed, code: Code, digest: Digest, values: Mapping[str, str]) -> Loaded:
+        source = source_id(installed.name, digest)
+        context, port = self._ports(installed, source, values, None)
+        generation = Generation(context, lambda: Instance(code, context))
+        described = describe(generation, port)
+        loop = None
+        if "run" in code.implemented:
+            generation.close()  # it was made to be asked; the loop has an instance of its own
+            loop = self._run_loop(installed, code, source, values)
+        handled = (row.topic for row in installed.manifest.handlers)
+        return Loaded(
+            installed=installed,
+            source_id=source,
+            generation=generation,
+            tools=described.tools,
+            warnings=(*described.warnings, *unrouted(described.tools or (), handled)),
+            loop=loop,
+        )
+
+    def _run_loop(self, installed: Installed, code: Code, source: str, values: Mapping[str, str]) -> RunLoop:
+        """The loop of a capsule: every start has an instance with ports of its own."""
+
+        def open_instance(attempt: Attempt) -> Instance:
+            context, _ = self._ports(installed, source, values, attempt)
+            return Instance(code, context)
+
+        held = installed.receipt.capabilities
+        is_exempt = held.uplink or bool(held.net_bind)
+        return RunLoop(
+            name=installed.name,
+            version=installed.version,
+            principal=installed.principal,
+            open_instance=open_instance,
+            subscriptions=self._bus.subscriptions,
+            window_s=EXEMPT_WINDOW_S if is_exempt else WINDOW_S,
+        )
+
+    def _ports(
+        self, installed: Installed, source: str, values: Mapping[str, str], attempt: Attempt | None
+    ) -> tuple[GuestContext, GuestPort]:
+        """The context of one instance; of a run loop where there is an attempt of it."""
         manifest, principal, name = installed.manifest, installed.principal, installed.name
-        source = source_id(name, digest)
         denials = DenialLog(lambda line: self._journal.capsule(principal, name, "warn", line))
         hearing = Hearing(
             rows=manifest.subscribe_patterns,
             subscriptions=self._bus.subscriptions,
-            owner=Owner(name, principal),
+            owner=Owner(name, principal) if attempt is None else attempt.owner,
         )
         port = GuestPort(
             self._bus,
@@ -175,17 +217,24 @@ class Loader:
             log=lambda level, message: self._journal.capsule(principal, name, level, message),
             before_block=self._before_block,
         )
+        if attempt is not None:
+            _give_to_loop(context, attempt)
         port.bind(context)
-        generation = Generation(context, lambda: Instance(code, context))
-        described = describe(generation, port)
-        handled = (row.topic for row in manifest.handlers)
-        return Loaded(
-            installed=installed,
-            source_id=source,
-            generation=generation,
-            tools=described.tools,
-            warnings=(*described.warnings, *unrouted(described.tools or (), handled)),
-        )
+        return context, port
+
+
+def _give_to_loop(context: GuestContext, attempt: Attempt) -> None:
+    """Make a context that of a run loop: it never leads, so it has nothing to give away before it waits."""
+    write = context.log
+
+    def log(level: str, message: str) -> None:
+        attempt.note(level, message)
+        write(level, message)
+
+    context.is_loop = context.keeps_resources = True
+    context.signal_ready = attempt.signal_ready
+    context.sleep = attempt.sleep
+    context.log = log
 
     def _note_denial(
         self, principal: PrincipalName, name: CapsuleName, log: DenialLog, denial: Denial

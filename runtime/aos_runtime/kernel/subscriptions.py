@@ -146,9 +146,10 @@ class Subscriptions:
         """(order) Let a staged owner receive, beginning with what waits for its predecessor's
         subscriptions to the same patterns; those are closed, as is everything else that it held.
         """
-        owner.is_staged = False
-        for subscription in owner.held:
-            self._table.add(subscription)
+        if owner.is_staged:
+            owner.is_staged = False
+            for subscription in owner.held:
+                self._table.add(subscription)
         if before is None or before is owner:
             return
         heirs = {subscription.pattern: subscription for subscription in owner.held}

@@ -14,6 +14,7 @@ from aos_runtime.capsule.topics import tool_topic
 from aos_runtime.kernel.actor import Actor
 from aos_runtime.kernel.loading import Loaded, Unready
 from aos_runtime.kernel.probe import Tool
+from aos_runtime.kernel.runloop import RunLoop
 from aos_runtime.names import CapsuleName, PrincipalName
 from aos_runtime.policy.surfaces import Candidate, Surfaces, bind_providers
 
@@ -40,6 +41,20 @@ class Resident:
     @property
     def tools(self) -> tuple[Tool, ...]:
         return self.loaded.tools or ()
+
+    @property
+    def loop(self) -> RunLoop | None:
+        return self.loaded.loop
+
+    @property
+    def unheard(self) -> tuple[str, ...]:
+        """The handler rows of a capsule with a run loop that its loop does not receive: nothing calls
+        them.
+        """
+        loop = self.loop
+        if loop is None:
+            return ()
+        return tuple(row.topic for row in self.manifest.handlers if not loop.receives(row.topic))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +126,9 @@ def actors_of(views: Iterable[View]) -> dict[tuple[PrincipalName, CapsuleName], 
 
 
 def _handlers(resident: Resident) -> Iterator[Handler]:
+    """The rows that are called; none of a capsule with a run loop, which receives by itself."""
+    if resident.loop is not None:
+        return
     for row in resident.manifest.handlers:
         if row.handler is not None:
             yield Handler(resident.name, resident.actor.principal, row.handler, row.topic, row.priority)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from aos_runtime.errors import Conflict, InvalidInput, LimitExceeded
-from aos_runtime.host import EngineSettings, GuestTrap, HookResult, HostEngine, Instance, TrapReason
+from aos_runtime.host import Code, EngineSettings, GuestTrap, HookResult, HostEngine, Instance, TrapReason
 from tests.support.guests import (
     CONTINUE,
     ECHO,
@@ -452,3 +452,53 @@ def test_cmp_18_a_large_value_crosses_whole(recorder: Recorder) -> None:
         assert recorder.kv.values["l"] == recorder.kv.values["k"]
     finally:
         large.close()
+
+
+def looping(engine: HostEngine, body: str) -> Code:
+    """A guest whose `run` does `body`."""
+    imports = f'(import "{SYS}" "sleep-ns" (func $sleep (param i64 i32)))'
+    text = guest_text(CONTINUE, imports=imports).replace(
+        '(func (export "run"))', f'(func (export "run") (local $i i32) {body})'
+    )
+    return code_of(engine, text, implemented=("run",))
+
+
+SLEEP = "(call $sleep (i64.const 1000000) (i32.const 512))"
+
+
+def test_a_run_loop_may_go_on_for_ever_as_long_as_it_waits(engine: HostEngine, recorder: Recorder) -> None:
+    """Each wait renews deadline and fuel: 50 waits of 10 ms, in windows of 100 ms."""
+    work = """(local.set $i (i32.const 200000))
+     (loop $w (local.set $i (i32.sub (local.get $i) (i32.const 1))) (br_if $w (local.get $i)))"""
+    body = f"(loop $l {work} {SLEEP} (br_if $l (i32.eqz (i32.load8_u (i32.const 512)))))"
+    rounds: list[float] = []
+
+    def sleep(duration_s: float) -> bool:
+        rounds.append(duration_s)
+        threading.Event().wait(0.01)
+        return len(rounds) < 50
+
+    instance = Instance(looping(engine, body), recorder.context(sleep=sleep, is_loop=True))
+    instance.run_loop(window_s=0.1, is_stopping=lambda: False)
+    assert (len(rounds), instance.dead) == (50, False)
+    instance.close()
+
+
+def test_a_run_loop_that_never_waits_is_stopped(engine: HostEngine, recorder: Recorder) -> None:
+    large = HostEngine(EngineSettings(memory_bytes=4 << 20, epoch_tick_s=0.01))
+    try:
+        spin = looping(large, "(loop $l (br $l))")
+        instance = Instance(spin, recorder.context(is_loop=True))
+        with pytest.raises(GuestTrap) as caught:
+            instance.run_loop(window_s=0.1, is_stopping=lambda: False)
+        assert caught.value.reason is TrapReason.DEADLINE
+    finally:
+        large.close()
+
+
+def test_a_run_loop_that_is_stopping_gets_no_more_time(engine: HostEngine, recorder: Recorder) -> None:
+    body = f"(loop $l {SLEEP} (br $l))"
+    instance = Instance(looping(engine, body), recorder.context(sleep=lambda _s: False, is_loop=True))
+    with pytest.raises(GuestTrap) as caught:
+        instance.run_loop(window_s=0.1, is_stopping=lambda: True)
+    assert caught.value.reason in (TrapReason.DEADLINE, TrapReason.FUEL)

@@ -13,7 +13,7 @@ from aos_runtime.errors import Conflict, Corrupt, NotFound
 from aos_runtime.home import Home
 from aos_runtime.host import CodeCache, HostEngine
 from aos_runtime.kernel.activation import Activation, Activator
-from aos_runtime.kernel.loading import RUN_LOOP_REASON, Loaded, Loader, Unready, check_component_hash
+from aos_runtime.kernel.loading import Loaded, Loader, Unready, check_component_hash
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName
 from aos_runtime.store.commit import Approval, commit
 from aos_runtime.store.kv import KvStore
@@ -129,7 +129,11 @@ def test_a_capsule_with_a_run_loop_is_shown_and_not_faked(room: Room) -> None:
         '(func (export "astrid-upgrade"))', '(func (export "astrid-upgrade")) (func $more)'
     )
     room.install("looping", component_of(looping, world_of()))
-    assert unready(room.load("looping")).reason == RUN_LOOP_REASON
+    loaded = room.load("looping")
+    assert isinstance(loaded, Loaded) and loaded.loop is not None
+    assert loaded.loop.start(is_staged=False) == "exited before signaling ready: it ended"
+    assert loaded.loop.join(5)
+    assert loaded.tools == (), "it was asked, beside its loop"
 
 
 def test_the_hash_in_a_manifest_is_compared() -> None:
