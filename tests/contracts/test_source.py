@@ -17,6 +17,7 @@ BROAD_HANDLER_PLACES = {
     "runtime/aos_runtime/kernel/audit.py",
     "runtime/aos_runtime/kernel/leader.py",
     "runtime/aos_runtime/kernel/requests.py",
+    "runtime/aos_runtime/kernel/runloop.py",
     "runtime/aos_runtime/kernel/ticker.py",
     "runtime/aos_runtime/daemon/gateway.py",
     "runtime/aos_runtime/daemon/process.py",

@@ -222,6 +222,18 @@ class Loader:
         port.bind(context)
         return context, port
 
+    def _note_denial(
+        self, principal: PrincipalName, name: CapsuleName, log: DenialLog, denial: Denial
+    ) -> None:
+        log.note(denial)
+        if self._trail is not None:
+            call = f"ipc.{denial.operation}"
+            self._trail.host_call(HostCall(principal, name, call, denial.topic, denial.case.value))
+
+    def _space(self, principal: PrincipalName, name: CapsuleName) -> KvSpace:
+        space = self._state.space(principal, name)
+        return space if self._trail is None else AuditedSpace(space, self._trail, principal, name)
+
 
 def _give_to_loop(context: GuestContext, attempt: Attempt) -> None:
     """Make a context that of a run loop: it never leads, so it has nothing to give away before it waits."""
@@ -235,18 +247,6 @@ def _give_to_loop(context: GuestContext, attempt: Attempt) -> None:
     context.signal_ready = attempt.signal_ready
     context.sleep = attempt.sleep
     context.log = log
-
-    def _note_denial(
-        self, principal: PrincipalName, name: CapsuleName, log: DenialLog, denial: Denial
-    ) -> None:
-        log.note(denial)
-        if self._trail is not None:
-            call = f"ipc.{denial.operation}"
-            self._trail.host_call(HostCall(principal, name, call, denial.topic, denial.case.value))
-
-    def _space(self, principal: PrincipalName, name: CapsuleName) -> KvSpace:
-        space = self._state.space(principal, name)
-        return space if self._trail is None else AuditedSpace(space, self._trail, principal, name)
 
 
 def check_component_hash(manifest: Manifest, wasm: bytes) -> None:
