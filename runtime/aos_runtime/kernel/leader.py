@@ -13,7 +13,8 @@ rules that make it correct each have a test in tests/runtime/kernel/test_leader.
 4. `relieve` does the same for a batch older than `slow_s`; the clock starts with the batch, not with the
 call;
 5. the source guards each connection itself: around a hand-over two threads can hold an event of one socket;
-6. the number of threads is capped: beyond it work waits, and `saturations` counts how often it did.
+6. the number of threads is capped: beyond it work waits, and `saturations` counts how often it did.  Polling
+   never waits: while every thread is taken, one more that runs nothing looks out.
 """
 
 from __future__ import annotations
@@ -111,6 +112,7 @@ class Leader:
         self._backlog = 0
         self._spawned = 0
         self._workers: dict[threading.Thread, _Worker] = {}
+        self._lookout: threading.Thread | None = None
         self._stopping = False
         self.saturations = 0
         self.dozing = False
@@ -154,6 +156,8 @@ class Leader:
             threads = tuple(self._workers)
             for _ in threads:
                 self._queue.put(_STOP)
+            if self._lookout is not None:
+                threads += (self._lookout,)
         self._source.wake()
         deadline = time.monotonic() + timeout_s
         for thread in threads:
@@ -169,26 +173,36 @@ class Leader:
     def _give(self, item: Runnable | _Token) -> None:
         """Queue `item` with exactly one claim on a thread.
 
-        That is an idle one, a new one, or the next to come free.
+        That is an idle one, a new one, or the next to come free; the lead does not wait for that.
         """
         with self._lock:
-            self._queue.put(item)
-            if self._stopping:
+            if self._idle or self._stopping:
+                self._queue.put(item)
+                self._idle -= 1 if self._idle else 0
                 return
-            if self._idle:
-                self._idle -= 1
-                return
-            if len(self._workers) >= self._max_threads:
+            is_full = len(self._workers) >= self._max_threads
+            self.saturations += is_full
+            if is_full and item is not _LEAD:
+                self._queue.put(item)
                 self._backlog += 1
-                self.saturations += 1
                 return
-            worker = _Worker()
-            self._spawned += 1
-            thread = threading.Thread(
-                target=self._work, args=(worker,), name=f"aos-worker-{self._spawned}", daemon=True
-            )
-            self._workers[thread] = worker
-        thread.start()
+            thread = self._make_lookout() if is_full else self._make_worker(item)
+            thread.start()  # under the lock: `stop` joins what it finds, and cannot join what has not started
+
+    def _make_worker(self, item: Runnable | _Token) -> threading.Thread:
+        """(lock) One more thread, with a claim on `item`."""
+        self._queue.put(item)
+        worker = _Worker()
+        self._spawned += 1
+        name = f"aos-worker-{self._spawned}"
+        thread = threading.Thread(target=self._work, args=(worker,), name=name, daemon=True)
+        self._workers[thread] = worker
+        return thread
+
+    def _make_lookout(self) -> threading.Thread:
+        """(lock) The thread that polls while all others are taken; one lead, so one of it."""
+        self._lookout = threading.Thread(target=self._look_out, name="aos-lookout", daemon=True)
+        return self._lookout
 
     def _release(self, worker: _Worker) -> None:
         """Give away what `worker` holds; safe from any thread, at most one caller passes the lead on."""
@@ -231,6 +245,19 @@ class Leader:
                     if self._idle > SPARE_THREADS:
                         self._idle -= 1
                         return None
+
+    def _look_out(self) -> None:
+        """Poll and only queue what comes in, until some thread could lead again."""
+        while not self._stopping:
+            with self._lock:
+                if self._idle or len(self._workers) < self._max_threads:
+                    break
+            try:
+                for fd, events in self._source.poll():
+                    self._source.handle(fd, events)
+            except Exception as error:  # noqa: BLE001 - top of a thread, as in `_lead`
+                self._on_fault(error)
+        self._give(_LEAD)
 
     def _lead(self, worker: _Worker) -> None:
         worker.leading = True

@@ -242,6 +242,37 @@ def test_rule_6_beyond_the_cap_work_waits_and_is_counted(source: FakeSource) -> 
     assert leader.stop(WAIT_S)
 
 
+def test_rule_6_polling_goes_on_while_every_thread_is_taken(source: FakeSource) -> None:
+    leader = Leader(source, max_threads=2)
+    leader.start()
+    gate, blocked, heard, late = (
+        threading.Event(),
+        threading.Semaphore(0),
+        threading.Event(),
+        threading.Event(),
+    )
+
+    def block() -> None:
+        leader.before_block()
+        blocked.release()
+        gate.wait(WAIT_S)
+
+    for _ in range(2):
+        source.push(lambda: leader.ready(Steps(block)))
+    for _ in range(2):
+        assert blocked.acquire(timeout=WAIT_S)
+    source.push(lambda: (heard.set(), leader.ready(Steps(late.set))))
+    finish(heard)
+    assert leader.threads == 2
+    assert not late.is_set()
+    gate.set()
+    finish(late)
+    again = threading.Event()
+    source.push(lambda: leader.ready(Steps(again.set)))
+    finish(again)
+    assert leader.stop(WAIT_S)
+
+
 def test_a_bug_in_a_runnable_ends_neither_its_rest_nor_the_thread(leader: Leader, source: FakeSource) -> None:
     faults: list[Exception] = []
     leader._on_fault = faults.append
