@@ -22,6 +22,7 @@ MAX_MATCH_SEGMENTS = 20
 
 TOOL_EXECUTE = "tool.v1.execute"
 TOOL_RESULT = "tool.v1.execute.result"
+TOOL_REQUEST = "tool.v1.request.execute"
 TOOL_DESCRIBE = "tool.v1.request.describe"
 COMMAND_RUN = "cli.v1.command.run"
 RESERVED_TOOL_NAME = "result"

@@ -31,7 +31,7 @@ from typing import Any, Protocol
 import msgspec
 
 from aos_runtime.bus.envelope import Envelope
-from aos_runtime.capsule.topics import TOOL_RESULT, is_tool_name, tool_topic
+from aos_runtime.capsule.topics import TOOL_REQUEST, TOOL_RESULT, is_tool_name, tool_topic
 from aos_runtime.kernel.cancellation import CANCEL_TOPIC
 from aos_runtime.kernel.cancellation import MAX_CALLS as MAX_CANCELLED
 from aos_runtime.kernel.failures import CANCELLED, FAILURE_PREFIX
@@ -50,7 +50,6 @@ from aos_runtime.wire.payloads import (
     encode_tool_request,
 )
 
-EXECUTE_TOPIC = "tool.v1.request.execute"
 MAX_CALLS = 4096
 MAX_CALLS_PER_CLIENT = 256
 NEAREST = 3
@@ -229,7 +228,7 @@ class ToolsDoor:
         call_id = os.urandom(CALL_ID_BYTES).hex()
         message = _message(
             cause,
-            EXECUTE_TOPIC,
+            TOOL_REQUEST,
             encode_tool_request(call_id, name, params["arguments"]),
             TOOL_EXECUTE_REQUEST,
         )

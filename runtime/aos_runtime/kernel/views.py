@@ -111,8 +111,8 @@ def route_table(views: Iterable[View]) -> RouteTable:
             handler
             for view in views
             for name, resident in view.residents.items()
-            if name not in view.surfaces.replaced
             for handler in _handlers(resident)
+            if (name, handler.pattern) not in view.surfaces.yielded
         ],
         {view.principal: view.surfaces.provider_of for view in views},
     )

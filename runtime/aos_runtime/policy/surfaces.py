@@ -11,8 +11,8 @@ capsules were loaded:
 4. the earliest installed beats later ones;
 5. the name decides, alphabetically.
 
-A bundled capsule that an installed one replaces whole (a router beside the bundled router) yields on its
-other topics too: `Surfaces.replaced`.
+Two more rules keep one call one call on topics that are not user-invocable (`Surfaces.yielded`): there is one
+router, and a bundled capsule that an installed one replaces whole yields on all of its topics.
 """
 
 from __future__ import annotations
@@ -25,10 +25,14 @@ from aos_runtime.capsule.topics import (
     COMMAND_RUN,
     TOOL_DESCRIBE,
     TOOL_EXECUTE,
+    TOOL_REQUEST,
     matches_dispatch,
     user_invocable,
 )
 from aos_runtime.names import CapsuleName
+
+ROUTER_ROWS = frozenset((TOOL_REQUEST, f"{TOOL_EXECUTE}.*.result"))
+"""The rows that make a capsule a router (tools-as-an-ipc-convention, "Execution Flow")."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +62,7 @@ class Shadowed:
 class Surfaces:
     """The providers of one principal: an immutable answer to who serves what."""
 
-    __slots__ = ("_bound", "_stars", "replaced", "shadowed")
+    __slots__ = ("_bound", "_stars", "shadowed", "yielded")
 
     def __init__(self, candidates: tuple[Candidate, ...]) -> None:
         self._stars = tuple(
@@ -75,16 +79,15 @@ class Surfaces:
             winner, *losers = self._rank(topic, named[topic])
             self._bound[topic] = winner
             shadowed += (Shadowed(topic=topic, winner=winner, loser=loser) for loser in losers)
-        self.replaced: Mapping[CapsuleName, CapsuleName] = dict(_replaced(candidates))
-        """Bundled capsules that get no message at all, with the installed capsule that took their place."""
+        yielded = {**dict(_second_routers(candidates)), **dict(_replaced(candidates))}
+        self.yielded: Mapping[tuple[CapsuleName, str], CapsuleName] = yielded
+        """Rows, other than user-invocable ones, that get no message, each with who took the place."""
         shadowed += (
-            Shadowed(topic=topic, winner=self.replaced[one.name], loser=one.name)
-            for one in candidates
-            if one.name in self.replaced
-            for topic in sorted(_own_topics(one))
+            Shadowed(topic=topic, winner=yielded[loser, topic], loser=loser)
+            for loser, topic in sorted(yielded)
         )
         self.shadowed: tuple[Shadowed, ...] = tuple(shadowed)
-        """Every capsule that lost a topic that somebody names, by topic, then rank; then the replaced."""
+        """Every capsule that lost a topic that somebody names, by topic, then rank; then the yielded rows."""
 
     def provider_of(self, topic: str) -> CapsuleName | None:
         """The capsule that serves a user-invocable topic; None where nobody does, or for any other topic."""
@@ -116,17 +119,30 @@ def _own_topics(candidate: Candidate) -> frozenset[str]:
     )
 
 
-def _replaced(candidates: Iterable[Candidate]) -> Iterator[tuple[CapsuleName, CapsuleName]]:
-    """A bundled capsule yields to the first installed one that has all of its rows: two routers would run
-    every call twice.  One that has some of them (a guard before the router) replaces nothing.
+def _second_routers(candidates: Iterable[Candidate]) -> Iterator[tuple[tuple[CapsuleName, str], CapsuleName]]:
+    """Whoever has both rows of a router is one; two of them would run every call twice."""
+    routers = sorted(
+        (one.is_bundled, one.installed_at, one.name)
+        for one in candidates
+        if frozenset(one.patterns) >= ROUTER_ROWS
+    )
+    for *_, loser in routers[1:]:
+        for topic in ROUTER_ROWS:
+            yield (loser, topic), routers[0][2]
+
+
+def _replaced(candidates: Iterable[Candidate]) -> Iterator[tuple[tuple[CapsuleName, str], CapsuleName]]:
+    """A bundled capsule yields to the first installed one that has all of its rows.
+
+    One that has some of them (a guard before the router) replaces nothing.
     """
     installed = sorted((one.installed_at, one.name, one) for one in candidates if not one.is_bundled)
     for one in candidates:
         own = _own_topics(one)
-        if one.is_bundled and own:
-            heirs = (name for _, name, other in installed if own <= frozenset(other.patterns))
-            for heir in itertools.islice(heirs, 1):
-                yield one.name, heir
+        heirs = (name for _, name, other in installed if own <= frozenset(other.patterns))
+        for heir in itertools.islice(heirs, 1 if one.is_bundled else 0):
+            for topic in own:
+                yield (one.name, topic), heir
 
 
 def _reaches_surface(row: str) -> bool:

@@ -60,7 +60,7 @@ def test_a_bundled_capsule_yields_whole_to_an_installed_one_with_all_its_rows() 
     bundled = capsule("router", *ROUTER_ROWS, bundled=True)
     installed = capsule("aos-router", *ROUTER_ROWS, "x.v1.more")
     surfaces = bind_providers([bundled, installed])
-    assert surfaces.replaced == {"router": "aos-router"}
+    assert surfaces.yielded == {("router", topic): "aos-router" for topic in ROUTER_ROWS}
     assert surfaces.shadowed == tuple(
         Shadowed(topic=topic, winner=CapsuleName("aos-router"), loser=CapsuleName("router"))
         for topic in sorted(ROUTER_ROWS)
@@ -71,19 +71,28 @@ def test_a_bundled_capsule_yields_whole_to_an_installed_one_with_all_its_rows() 
     "other",
     [
         capsule("guard", ROUTER_ROWS[0]),
-        capsule("second", *ROUTER_ROWS, bundled=True),
         capsule("tools", SEARCH, "tool.v1.request.describe"),
     ],
 )
 def test_what_does_not_replace_a_bundled_capsule(other: Candidate) -> None:
     bundled = capsule("router", *ROUTER_ROWS, "tool.v1.request.describe", bundled=True)
-    assert bind_providers([bundled, other]).replaced == {}
+    assert bind_providers([bundled, other]).yielded == {}
+
+
+def test_there_is_one_router_and_its_other_rows_are_its_own() -> None:
+    first = capsule("z-router", *ROUTER_ROWS, at="2026-01-01T00:00:00Z")
+    second = capsule("a-router", *ROUTER_ROWS, "x.v1.more", at="2026-01-02T00:00:00Z")
+    for order in itertools.permutations([first, second, capsule("router", *ROUTER_ROWS, bundled=True)]):
+        yielded = bind_providers(order).yielded
+        assert yielded == {
+            (loser, topic): "z-router" for loser in ("a-router", "router") for topic in ROUTER_ROWS
+        }
 
 
 def test_a_bundled_capsule_of_tools_only_is_bound_tool_by_tool() -> None:
     bundled = capsule("files", SEARCH, "tool.v1.request.describe", bundled=True)
     installed = capsule("mine", SEARCH, "tool.v1.request.describe")
-    assert bind_providers([bundled, installed]).replaced == {}
+    assert bind_providers([bundled, installed]).yielded == {}
 
 
 def test_at_the_same_instant_the_name_decides() -> None:
