@@ -13,7 +13,7 @@ import os
 import socket
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -100,6 +100,31 @@ class Connection:
                 if reply.is_final:
                     return reply
                 quiet_until = time.monotonic() + inactivity_s
+
+    def replies(self, exchange: Exchange, *, inactivity_s: float = INACTIVITY_TIMEOUT_S) -> Iterator[Reply]:
+        """Every reply to `exchange` but `Working`, without end; errors as of `wait_reply`."""
+        quiet_until = time.monotonic() + inactivity_s
+        while True:
+            left = quiet_until - time.monotonic()
+            if left <= 0:
+                raise _timed_out(inactivity_s)
+            for body in self._receive(left):
+                reply = exchange.receive(body)
+                if reply is None:
+                    continue
+                quiet_until = time.monotonic() + inactivity_s
+                if reply.status != "Working":
+                    yield reply
+
+    def wait_for(self, find: Callable[[bytes], T | None], *, total_s: float) -> T | None:
+        """The first thing that `find` makes of a received body; None where nothing came in time."""
+        end = time.monotonic() + total_s
+        while (left := end - time.monotonic()) > 0:
+            for body in self._receive(left):
+                found = find(body)
+                if found is not None:
+                    return found
+        return None
 
     def request(self, exchange: Exchange, *, inactivity_s: float = INACTIVITY_TIMEOUT_S) -> Reply:
         """Send a request and wait for its final reply."""

@@ -63,6 +63,20 @@ _TOOL = Entry(
     ),
 )
 
+_EVENTS = Entry(
+    name="events",
+    summary="Watch the bus and speak on it",
+    panel=INSPECT,
+    examples=("aos events tail", "aos events pub my-agent.v1.wake '{}'"),
+    children=(
+        Entry(name="tail", summary="Show the messages on the bus as they pass", target="events:tail"),
+        Entry(name="pub", summary="Publish one message in your own name", target="events:pub"),
+        Entry(
+            name="request", summary="Publish one message and print its answer", target="events:send_request"
+        ),
+    ),
+)
+
 _TOPICS = Entry(
     name="topics",
     summary="Explain topics and patterns",
@@ -114,6 +128,9 @@ ROOT = Entry(
         Entry(
             name="logs", summary="Show what capsules and the daemon logged", target="logs:logs", panel=INSPECT
         ),
+        _EVENTS,
+        Entry(name="trace", summary="Show one tool call step by step", target="trace:trace", panel=INSPECT),
+        Entry(name="top", summary="Show what every capsule does now", target="top:top", panel=INSPECT),
         _TOPICS,
         _AUDIT,
         Entry(

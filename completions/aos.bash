@@ -33,7 +33,7 @@ _aos_value() { # complete one kind of value
 _aos_node() { # what one command offers
     case $1 in
         'aos')
-            _aos_commands='capsule start stop restart tool status ps logs topics audit demo completions version'
+            _aos_commands='capsule start stop restart tool status ps logs events trace top topics audit demo completions version'
             _aos_argument='none'
             _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help -V --version'
             ;;
@@ -131,6 +131,36 @@ _aos_node() { # what one command offers
             _aos_commands=''
             _aos_argument='capsule'
             _aos_options='--all --all-principals -f --follow -n --lines --since --until --level --grep --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos events')
+            _aos_commands='tail pub request'
+            _aos_argument='none'
+            _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos events tail')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--capsule --of --all-principals --payloads -n --count --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos events pub')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos events request')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--reply-topic --timeout --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos trace')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--of --all-principals --payloads --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos top')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--once --interval --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
             ;;
         'aos topics')
             _aos_commands='match'
@@ -283,6 +313,37 @@ _aos_option() { # what follows one option
         'aos logs --format') _aos_kind='words:pretty json' ;;
         'aos logs --principal') _aos_kind='none' ;;
         'aos logs --color') _aos_kind='words:always never auto' ;;
+        'aos events --json' | 'aos events -v' | 'aos events --verbose' | 'aos events -q' | 'aos events --quiet' | 'aos events --no-input' | 'aos events -h' | 'aos events --help') ;;
+        'aos events --format') _aos_kind='words:pretty json' ;;
+        'aos events --principal') _aos_kind='none' ;;
+        'aos events --color') _aos_kind='words:always never auto' ;;
+        'aos events tail --all-principals' | 'aos events tail --payloads' | 'aos events tail --json' | 'aos events tail -v' | 'aos events tail --verbose' | 'aos events tail -q' | 'aos events tail --quiet' | 'aos events tail --no-input' | 'aos events tail -h' | 'aos events tail --help') ;;
+        'aos events tail --capsule') _aos_kind='none' ;;
+        'aos events tail --of') _aos_kind='none' ;;
+        'aos events tail -n' | 'aos events tail --count') _aos_kind='none' ;;
+        'aos events tail --format') _aos_kind='words:pretty json' ;;
+        'aos events tail --principal') _aos_kind='none' ;;
+        'aos events tail --color') _aos_kind='words:always never auto' ;;
+        'aos events pub --json' | 'aos events pub -v' | 'aos events pub --verbose' | 'aos events pub -q' | 'aos events pub --quiet' | 'aos events pub --no-input' | 'aos events pub -h' | 'aos events pub --help') ;;
+        'aos events pub --format') _aos_kind='words:pretty json' ;;
+        'aos events pub --principal') _aos_kind='none' ;;
+        'aos events pub --color') _aos_kind='words:always never auto' ;;
+        'aos events request --json' | 'aos events request -v' | 'aos events request --verbose' | 'aos events request -q' | 'aos events request --quiet' | 'aos events request --no-input' | 'aos events request -h' | 'aos events request --help') ;;
+        'aos events request --reply-topic') _aos_kind='none' ;;
+        'aos events request --timeout') _aos_kind='none' ;;
+        'aos events request --format') _aos_kind='words:pretty json' ;;
+        'aos events request --principal') _aos_kind='none' ;;
+        'aos events request --color') _aos_kind='words:always never auto' ;;
+        'aos trace --all-principals' | 'aos trace --payloads' | 'aos trace --json' | 'aos trace -v' | 'aos trace --verbose' | 'aos trace -q' | 'aos trace --quiet' | 'aos trace --no-input' | 'aos trace -h' | 'aos trace --help') ;;
+        'aos trace --of') _aos_kind='none' ;;
+        'aos trace --format') _aos_kind='words:pretty json' ;;
+        'aos trace --principal') _aos_kind='none' ;;
+        'aos trace --color') _aos_kind='words:always never auto' ;;
+        'aos top --once' | 'aos top --json' | 'aos top -v' | 'aos top --verbose' | 'aos top -q' | 'aos top --quiet' | 'aos top --no-input' | 'aos top -h' | 'aos top --help') ;;
+        'aos top --interval') _aos_kind='none' ;;
+        'aos top --format') _aos_kind='words:pretty json' ;;
+        'aos top --principal') _aos_kind='none' ;;
+        'aos top --color') _aos_kind='words:always never auto' ;;
         'aos topics --json' | 'aos topics -v' | 'aos topics --verbose' | 'aos topics -q' | 'aos topics --quiet' | 'aos topics --no-input' | 'aos topics -h' | 'aos topics --help') ;;
         'aos topics --format') _aos_kind='words:pretty json' ;;
         'aos topics --principal') _aos_kind='none' ;;

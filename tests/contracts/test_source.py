@@ -21,6 +21,7 @@ BROAD_HANDLER_PLACES = {
     "runtime/aos_runtime/kernel/ticker.py",
     "runtime/aos_runtime/daemon/gateway.py",
     "runtime/aos_runtime/daemon/process.py",
+    "runtime/aos_runtime/daemon/tails.py",
 }
 """The one except of the command line, the host boundary, and the tops of threads.  What cleans up and raises
 again is not meant."""

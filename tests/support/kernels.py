@@ -77,6 +77,9 @@ class FakeInstance:
     def wake(self) -> None:
         self.wakes += 1
 
+    def memory_bytes(self) -> int:
+        return 65536
+
     def close(self) -> None:
         self.closed = True
 

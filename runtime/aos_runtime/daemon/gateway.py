@@ -13,7 +13,8 @@ from pathlib import Path
 import msgspec
 
 from aos_runtime.bus.envelope import Envelope
-from aos_runtime.daemon.connection import Closed
+from aos_runtime.daemon.connection import Closed, Connection
+from aos_runtime.daemon.events import EventsDoor
 from aos_runtime.daemon.server import LANE_LIFE_S
 from aos_runtime.daemon.sessions import Session, Sessions
 from aos_runtime.daemon.tools import ToolsDoor
@@ -22,13 +23,17 @@ from aos_runtime.kernel.kernel import Kernel
 from aos_runtime.kernel.lifecycle import Lifecycle
 from aos_runtime.kernel.ports import Ownership, Submission
 from aos_runtime.wire import requests as wire
+from aos_runtime.wire.client import encode_message
 from aos_runtime.wire.egress import CHAT_TOPICS, decide_egress, encode_event, is_for_clients
 from aos_runtime.wire.handshake import Identity
 from aos_runtime.wire.ingress import CHAT_REPLY_TOPIC, Accepted, Refused, decide_ingress
 from aos_runtime.wire.methods import (
+    EVENTS_PREFIX,
+    EVENTS_VERBS,
     NIL_SOURCE,
     TOOLS_PREFIX,
     TOOLS_VERBS,
+    parse_events_topic,
     parse_tools_topic,
     reply_topic,
 )
@@ -41,6 +46,30 @@ LANE_PREFIXES = {"astrid.v1.request.status.": "GetStatus", "astrid.v1.request.sh
 
 _encode = msgspec.json.Encoder().encode
 _decode_answer = msgspec.json.Decoder(AgentResponse).decode
+
+
+class _Watcher:
+    """One request to the events door: implements `events.Client`."""
+
+    __slots__ = ("_answer", "_connection", "_gateway", "_session", "cause", "owner")
+
+    def __init__(self, gateway: Gateway, session: Session, cause: Envelope, answer: str) -> None:
+        self.owner = session.owner
+        self.cause = cause
+        self._gateway = gateway
+        self._session = session
+        self._connection: Connection = session.connection
+        self._answer = answer
+
+    @property
+    def is_busy(self) -> bool:
+        return self._connection.has_backlog
+
+    def send(self, body: bytes) -> None:
+        self._connection.send(encode_event(self._answer, body, NIL_SOURCE, self.cause.principal))
+
+    def speak(self, topic: str, body: bytes) -> str | None:
+        return self._gateway.speak(self._session, topic, body)
 
 
 class Gateway:
@@ -63,6 +92,8 @@ class Gateway:
         clock: Callable[[], float],
     ) -> None:
         self.sessions = Sessions()
+        self.events: EventsDoor | None = None
+        """Set before the first client; it needs what is made after the gateway."""
         self.on_leave: Callable[[], None] = lambda: None
         self._kernel = kernel
         self._lifecycle = lifecycle
@@ -100,6 +131,8 @@ class Gateway:
 
     def gone(self, session: Session) -> None:
         self._door.disconnect(session.owner)
+        if self.events is not None:
+            self.events.disconnect(session.owner)
         body = b'{"type":"disconnect","reason":"socket closed"}'
         self._announce(session, DISCONNECT_TOPIC, body, "disconnect")
         self.on_leave()
@@ -132,10 +165,36 @@ class Gateway:
                 session.connection.close_after_flush(Closed.REFUSED)
         elif session.is_lane and not self._enter_lane(session, decision):
             session.connection.close(Closed.REFUSED)
-        elif decision.topic.startswith(TOOLS_PREFIX):
+        else:
+            self._take(session, decision, cause)
+
+    def speak(self, session: Session, topic: str, body: bytes) -> str | None:
+        """A message that the events door was given for the front door, under the front door's rules."""
+        facts, cause = session.facts, session.cause
+        if facts is None or cause is None:
+            return "the connection is closing"
+        decision = decide_ingress(encode_message(topic, msgspec.json.decode(body)), facts)
+        if isinstance(decision, Refused):
+            return decision.reason
+        self._take(session, decision, cause)
+        return None
+
+    def _take(self, session: Session, decision: Accepted, cause: Envelope) -> None:
+        if decision.topic.startswith(TOOLS_PREFIX):
             self._to_door(session, decision, cause)
+        elif decision.topic.startswith(EVENTS_PREFIX):
+            self._to_events(session, decision, cause)
         else:
             self._to_bus(session, decision, cause)
+
+    def _to_events(self, session: Session, decision: Accepted, cause: Envelope) -> None:
+        client = _Watcher(self, session, cause, reply_topic(decision.topic) or "")
+        asked = parse_events_topic(decision.topic)
+        if asked is None or self.events is None:
+            verbs = ", ".join(EVENTS_VERBS)
+            client.send(wire.error(f"the events door takes {verbs}, and one correlation segment"))
+        else:
+            self.events.receive(asked, decision.body, decision.kind, client)
 
     def _to_door(self, session: Session, decision: Accepted, cause: Envelope) -> None:
         answer = reply_topic(decision.topic) or ""

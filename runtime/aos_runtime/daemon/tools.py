@@ -37,6 +37,7 @@ from aos_runtime.kernel.cancellation import MAX_CALLS as MAX_CANCELLED
 from aos_runtime.kernel.failures import CANCELLED, FAILURE_PREFIX
 from aos_runtime.kernel.ports import Ingress, Submission
 from aos_runtime.kernel.routing import Plan
+from aos_runtime.kernel.trace import Recorder
 from aos_runtime.kernel.views import View
 from aos_runtime.names import PrincipalName
 from aos_runtime.wire import requests as wire
@@ -62,6 +63,9 @@ Reply = Callable[[bytes], None]
 
 class Bus(Ingress, Protocol):
     """The part of the kernel that the door uses."""
+
+    @property
+    def trace(self) -> Recorder: ...
 
     def publish(self, topic: str, body: bytes, kind: str | None, source_id: str, cause: Envelope) -> Plan: ...
 
@@ -237,8 +241,10 @@ class ToolsDoor:
         if not self._enter(call_id, call):
             reply(wire.error(f"too many calls in flight ({MAX_CALLS_PER_CLIENT} a client)"))
             return
+        self._bus.trace.began(cause.principal or "", call_id, name)
         problem = _submission_problem(self._bus.submit(message), cause)
         if problem is not None and self._take(call_id) is not None:
+            self._bus.trace.ended(cause.principal or "", call_id, "refused")
             reply(wire.error(problem))
 
     def _show(self, name: str, cause: Envelope, reply: Reply) -> None:
@@ -253,6 +259,7 @@ class ToolsDoor:
         call = self._calls.get(call_id)
         if call is None or call.message.principal != principal or self._take(call_id) is None:
             return
+        self._bus.trace.ended(principal or "", call_id, "error" if is_error else "ok")
         duration_ms = round((self._clock() - call.started) * 1000, 3)
         call.reply(
             _encode(_Answer("Success", _Outcome(call_id, content, is_error, call.capsule, duration_ms)))
@@ -296,6 +303,7 @@ class ToolsDoor:
         call = self._take(call_id)
         if call is None:
             return False
+        self._bus.trace.ended(call.message.principal or "", call_id, "given up")
         self._given_up.append(call_id)
         self._bus.publish(
             CANCEL_TOPIC, encode_tool_cancel([call_id]), TOOL_CANCEL_REQUEST, NIL_SOURCE, call.message

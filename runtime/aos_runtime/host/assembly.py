@@ -116,7 +116,7 @@ def _host_function(store: Store, binding: Binding, boundary: Boundary, callbacks
     python = boundary.drop(binding.drops)
     if binding.codec is not None and binding.factor is not None:
         factor = boundary.note_complaint(binding.factor) if binding.is_log else binding.factor
-        python = boundary.serve(binding.codec, factor)
+        python = boundary.serve(binding.codec, boundary.observed(binding.name, factor))
     func, callback = raw.new_host_function(store, binding.kind, python)
     callbacks.append(callback)
     return func

@@ -9,6 +9,7 @@ returned, and whoever called the guest raises it again outside (cases CMP-08).
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import perf_counter_ns
 from typing import Any
 
 from aos_runtime.host import raw, wit
@@ -80,6 +81,20 @@ class Boundary:
     def _stop(self, fault: BaseException) -> int:
         self.fault = fault
         return raw.new_trap(_TRAP_MESSAGE)
+
+    def observed(self, name: str, factor: Factor) -> Factor:
+        """`factor`, with each call reported to the context's `observe`, where it has one."""
+        observe = self.context.observe
+        if observe is None:
+            return factor
+
+        def call(context: GuestContext, *arguments: Any) -> Any:
+            started = perf_counter_ns()
+            result = factor(context, *arguments)
+            observe(name, started, str(result.case) if type(result) is Err else None)
+            return result
+
+        return call
 
     def note_complaint(self, factor: Factor) -> Factor:
         """Wrap sys.log so that an error level is remembered."""

@@ -114,6 +114,8 @@ class GuestContext:
     signal_ready: Callable[[], None] = _do_nothing
     has_capability: Callable[[str, str], bool] | None = None
     """`(source uuid, capability name)` among the capsules that this principal can see; None: no registry."""
+    observe: Callable[[str, int, str | None], None] | None = None
+    """`(function, perf_counter_ns at its start, error case)` after each host call but `publish`."""
     current: Envelope | None = None
     """The invocation being served, or the message that a run loop received last; None outside of both."""
     is_loop: bool = False

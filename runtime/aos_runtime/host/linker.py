@@ -40,6 +40,8 @@ class Binding:
     is_log: bool = False
     drops: str = ""
     """The WIT name of the resource whose drop this is."""
+    name: str = ""
+    """The function's name in its interface."""
 
 
 def match_imports(
@@ -97,6 +99,7 @@ def _bind(item: wit.CoreImport) -> Binding:
         codec=codec,
         factor=published.run if published is not None else unavailable(item.path, item.signature.result),
         is_log=key == LOG,
+        name=item.name,
     )
 
 

@@ -8,9 +8,11 @@ its `Desk`.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from time import perf_counter_ns
 from typing import Protocol
 
 import msgspec
@@ -20,7 +22,8 @@ from aos_runtime.bus.envelope import Envelope
 from aos_runtime.bus.mailbox import Mailbox
 from aos_runtime.errors import AosError
 from aos_runtime.host import GuestContext, GuestTrap, HookResult, TrapReason
-from aos_runtime.kernel.meter import Meter
+from aos_runtime.kernel.meter import LATENCY_BOUNDS_NS, MEMORY_SAMPLE_CALLS, Meter
+from aos_runtime.kernel.trace import HANDLED, Recorder
 from aos_runtime.names import CapsuleName, PrincipalName
 
 LARGE_BYTES = 64 * 1024
@@ -61,6 +64,8 @@ class GuestInstance(Protocol):
     def hook(self, action: bytes, payload: bytes, *, timeout_s: float | None = None) -> HookResult: ...
 
     def wake(self) -> None: ...
+
+    def memory_bytes(self) -> int: ...
 
     def close(self) -> None: ...
 
@@ -106,6 +111,11 @@ class Desk(Protocol):
         """The one lock over sequence numbers and all mailboxes."""
         ...
 
+    @property
+    def trace(self) -> Recorder:
+        """Where each invocation leaves a step."""
+        ...
+
     def before_block(self) -> None: ...
 
     def handled(self, actor: Actor, delivery: Delivery, result: HookResult) -> None:
@@ -124,6 +134,7 @@ class Actor:
         "_delivery",
         "_desk",
         "_order",
+        "_record",
         "_retired",
         "_running",
         "generation",
@@ -146,6 +157,7 @@ class Actor:
         """Client messages that wait for room; a guest's message is dropped instead."""
         self._desk = desk
         self._order = desk.order
+        self._record = desk.trace.add
         self._retired: list[Generation] = []
         self._delivery: Delivery | None = None
         self._running = generation
@@ -227,16 +239,29 @@ class Actor:
             self._desk.before_block()
         self._running = generation = self.generation
         self._delivery = delivery
-        self.meter.calls += 1
+        meter = self.meter
+        meter.calls += 1
+        started = perf_counter_ns()
         try:
             instance = generation.instance()
             generation.context.current = delivery.envelope
             result = instance.hook(delivery.action, delivery.body)
         except (GuestTrap, AosError) as error:
             if not (isinstance(error, GuestTrap) and error.reason is TrapReason.CANCELLED):
-                self.meter.errors += 1  # a caller that gave up is no fault of the capsule
+                meter.errors += 1  # a caller that gave up is no fault of the capsule
+            self._ended(delivery, started, error.reason.value if isinstance(error, GuestTrap) else error.code)
             self._desk.failed(self, delivery, error)
         else:
+            self._ended(delivery, started, result.action)
+            if meter.calls % MEMORY_SAMPLE_CALLS == 1:
+                meter.memory_bytes = instance.memory_bytes()
             if delivery.chain is not None or result.action != "continue" or delivery.is_invocable:
                 self._desk.handled(self, delivery, result)
         self._delivery = None
+
+    def _ended(self, delivery: Delivery, started: int, outcome: str) -> None:
+        """Measure an invocation that has ended, and leave a step of it."""
+        now = perf_counter_ns()
+        self.meter.latency[bisect_left(LATENCY_BOUNDS_NS, now - started)] += 1
+        seq = delivery.envelope.seq
+        self._record((HANDLED, started, seq, now, self.principal, self.name, delivery.action, outcome))

@@ -15,10 +15,12 @@ import msgspec
 
 from aos_runtime.bus.envelope import Envelope
 from aos_runtime.bus.inbox import Scope
+from aos_runtime.capsule.topics import MAX_TOPIC_BYTES
 from aos_runtime.host import GuestContext
 from aos_runtime.kernel.receipts import own_pattern, take_delivery_id
 from aos_runtime.kernel.routing import Plan
 from aos_runtime.kernel.subscriptions import Owner, Subscription, Subscriptions
+from aos_runtime.kernel.trace import Recorder
 from aos_runtime.policy.denials import Denial, publish_denial, subscribe_denial, uplink_denial
 from aos_runtime.policy.publish import IpcRefusal, PublishGate, subscribe_refusal
 from aos_runtime.wire.payloads import normalise
@@ -44,6 +46,8 @@ class Bus(Protocol):
     ) -> Plan: ...
 
     def is_handled(self, topic: str, principal: str | None) -> bool: ...
+    @property
+    def trace(self) -> Recorder: ...
 
 
 class Overheard(NamedTuple):
@@ -110,6 +114,7 @@ class GuestPort:
 
     def bind(self, context: GuestContext) -> None:
         self._context = context
+        context.observe = self._observe
 
     def publish(self, topic: str, payload: bytes) -> str | None:
         """None when accepted; else the case of the WIT error, `unknown:TEXT` for one with a text."""
@@ -155,7 +160,7 @@ class GuestPort:
         if marked is None or normalised is None:
             case = refusal or IpcRefusal.INVALID_INPUT
             self._denied(publish_denial(topic, self._patterns, case))
-            return case.value
+            return self._refuse(topic, case.value)
         if self.overheard is not None:
             if len(self.overheard) < MAX_OVERHEARD:
                 self.overheard.append(Overheard(topic, normalised.body))
@@ -164,5 +169,20 @@ class GuestPort:
             topic, normalised.body, normalised.kind, self._source_id, cause, marked.delivery_id
         )
         if plan.is_invocable and not plan.steps and not self._bus.is_handled(topic, cause.principal):
-            return f"unknown:no capsule handles {topic}"
+            return self._refuse(topic, f"unknown:no capsule handles {topic}")
         return None
+
+    def _refuse(self, topic: str, refusal: str) -> str:
+        """Leave a step of a publish that the guest was refused; gives back the refusal."""
+        context = self._context
+        if context is not None:
+            seq = 0 if context.current is None else context.current.seq
+            self._bus.trace.refused(seq, context.principal, context.capsule, topic[:MAX_TOPIC_BYTES], refusal)
+        return refusal
+
+    def _observe(self, name: str, started: int, refusal: str | None) -> None:
+        """The guest called a host function (`GuestContext.observe`)."""
+        context = self._context
+        if context is not None:
+            seq = 0 if context.current is None else context.current.seq
+            self._bus.trace.called(started, seq, context.principal, context.capsule, name, refusal)

@@ -26,6 +26,7 @@ from aos_runtime.kernel.ports import Submission
 from aos_runtime.kernel.receipts import DeliveryFailure, receipt_body, receipt_topic
 from aos_runtime.kernel.routing import Native, Plan, Routing
 from aos_runtime.kernel.subscriptions import Subscriptions
+from aos_runtime.kernel.trace import Recorder
 from aos_runtime.names import CapsuleName, PrincipalName
 from aos_runtime.wire.methods import NIL_SOURCE
 
@@ -87,6 +88,7 @@ class Kernel:
         self.before_block = before_block
         self.journal = journal
         self._executions = executions
+        self.trace = Recorder()
         self._ready = ready
         self._clock = clock
         self._seq = 0
@@ -103,8 +105,14 @@ class Kernel:
         self, wants: Callable[[str], bool], receive: Callable[[Envelope], None], *, answers: bool = False
     ) -> None:
         """Add a native subscriber; see `routing.Native`."""
-        self._natives = (*self._natives, Native(wants=wants, receive=receive, answers=answers))
         with self.order:
+            self._natives = (*self._natives, Native(wants=wants, receive=receive, answers=answers))
+            self._routing = Routing(self._table, self._actors, self._natives)
+
+    def off(self, receive: Callable[[Envelope], None]) -> None:
+        """Take a native subscriber away; a message in progress may still reach it."""
+        with self.order:
+            self._natives = tuple(native for native in self._natives if native.receive != receive)
             self._routing = Routing(self._table, self._actors, self._natives)
 
     def install_routes(
@@ -122,6 +130,11 @@ class Kernel:
     def _is_received(self, topic: str, principal: str | None) -> bool:
         """(order) Whether a subscription stands for a handler of this user-invocable topic."""
         return self.subscriptions.serves(topic, principal, self._table.provider(topic, principal))
+
+    def targets(self, topic: str, principal: str | None) -> tuple[str, ...]:
+        """The capsules that a message on `topic` goes to now, in their order."""
+        with self.order:
+            return self._routing.plan(topic, principal).targets
 
     # publishing
 
@@ -142,6 +155,7 @@ class Kernel:
         with self.order:
             plan = self._routing.plan(topic, cause.principal)
             envelope = self._stamp(topic, body, kind, source_id, cause, delivery_id)
+            self.trace.published(envelope, cause.seq, plan.targets)
             received = self.subscriptions.count and self.subscriptions.deliver(envelope)
             for actor, delivery in self._deliveries(envelope, plan):
                 offer = actor.mailbox.offer(delivery)
@@ -163,6 +177,7 @@ class Kernel:
         with self.order:
             plan = self._routing.plan(topic, message.principal)
             envelope = self._stamp(topic, body, message.kind, message.source_id, message)
+            self.trace.published(envelope, 0, plan.targets)
             pairs = self._deliveries(envelope, plan)
             if any(len(actor.waiting) >= MAX_WAITING for actor, _ in pairs):
                 return Submission.FULL
@@ -257,6 +272,7 @@ class Kernel:
 
     def abandon(self, actor: Actor, delivery: Delivery) -> None:
         """A message that waited for a capsule which is gone."""
+        self._note_loss(actor, delivery, "the capsule was unloaded")
         reason = f"capsule '{actor.name}' was unloaded"
         self._answer_failure(delivery, reason, DeliveryFailure.UNLOADED)
 
@@ -291,6 +307,7 @@ class Kernel:
         if actor.mailbox.closed:
             self.abandon(actor, delivery)
             return
+        self._note_loss(actor, delivery, "its queue was full")
         reason = f"the queue of capsule '{actor.name}' is full"
         self._answer_failure(delivery, reason, DeliveryFailure.QUEUE_FULL)
         now = self._clock()
@@ -313,6 +330,10 @@ class Kernel:
     def _send_receipt(self, envelope: Envelope, why: DeliveryFailure) -> None:
         """Tell the publisher of a message with a delivery id, and nobody else, that it was not taken."""
         self.publish(receipt_topic(envelope), receipt_body(envelope, why), None, NIL_SOURCE, envelope)
+
+    def _note_loss(self, actor: Actor, delivery: Delivery, reason: str) -> None:
+        lost = delivery.envelope
+        self.trace.dropped(lost.seq, actor.principal, actor.name, lost.topic, reason)
 
     def _note(self, actor: Actor, level: str, delivery: Delivery, text: str) -> None:
         self.journal.capsule(actor.principal, actor.name, level, f"{delivery.envelope.topic}: {text}")

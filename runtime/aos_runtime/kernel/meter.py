@@ -6,11 +6,24 @@ behind, never wrong for good.  What a full queue dropped is counted by the mailb
 
 from __future__ import annotations
 
+LATENCY_BOUNDS_NS = tuple(
+    step * 10**power
+    for power in range(3, 11)
+    for step in (1, 2, 3, 5, 7)  # 1 us to 70 s
+)
+"""Upper bounds of the buckets of how long a handler ran, in nanoseconds; one more bucket holds the rest.
+
+A duration belongs to the bucket at `bisect_left`; the actor counts it itself, which is half as dear.
+"""
+
+MEMORY_SAMPLE_CALLS = 64
+"""The size of a capsule's memory is looked at in every so many calls: its own thread alone may look."""
+
 
 class Meter:
     """Counters since the capsule was loaded; they survive a reload."""
 
-    __slots__ = ("calls", "denied", "errors")
+    __slots__ = ("calls", "denied", "errors", "latency", "memory_bytes")
 
     def __init__(self) -> None:
         self.calls = 0
@@ -19,6 +32,10 @@ class Meter:
         """Invocations that trapped, ran out of fuel or time, or could not be started."""
         self.denied = 0
         """Invocations that the capsule answered with deny or abort."""
+        self.latency = [0] * (len(LATENCY_BOUNDS_NS) + 1)
+        """Invocations that ended, by how long they took (LATENCY_BOUNDS_NS)."""
+        self.memory_bytes: int | None = None
+        """The guest's memory when it was last looked at."""
 
     def to_json(self) -> dict[str, int]:
         return {"calls": self.calls, "errors": self.errors, "denied": self.denied}

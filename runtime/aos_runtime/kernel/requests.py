@@ -26,6 +26,7 @@ from aos_runtime.wire.handshake import KeyEntry
 from aos_runtime.wire.methods import (
     ADMIN_PREFIX,
     ADMIN_RESPONSE_PREFIX,
+    EVENTS_PREFIX,
     NIL_SOURCE,
     REQUEST_PREFIX,
     TOOLS_PREFIX,
@@ -118,8 +119,8 @@ class _Job:
 
 
 def is_request(topic: str) -> bool:
-    """Whether the kernel listens on `topic`; the tools door has its own."""
-    if topic.startswith(TOOLS_PREFIX):
+    """Whether the kernel listens on `topic`; the doors have their own."""
+    if topic.startswith((TOOLS_PREFIX, EVENTS_PREFIX)):
         return False
     return topic.startswith(REQUEST_PREFIX) or (
         topic.startswith(ADMIN_PREFIX) and not topic.startswith(ADMIN_RESPONSE_PREFIX)
@@ -213,6 +214,14 @@ class RequestRouter:
         method = request.method
         with self._lock:
             return self._rates.charge(principal, method.name, method.rate_per_minute, self._clock())
+
+    def denial(self, who: Envelope, capability: str) -> str | None:
+        """Why whoever sent `who` may not do what needs `capability`; None where it may.  Reads the disk."""
+        try:
+            principal = parse_principal_name(who.principal or "")
+        except AosError:
+            return "management request denied: missing or invalid principal"
+        return self._denial(principal, who.device_key_id, capability)
 
     def _denial(self, principal: PrincipalName, key_id: str | None, capability: str) -> str | None:
         try:

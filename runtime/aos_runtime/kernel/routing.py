@@ -48,6 +48,8 @@ class Plan(msgspec.Struct, frozen=True):
     """Whether a capsule or a part of the daemon takes it."""
     is_invocable: bool
     """A user-invocable surface: what nobody handles is an error there, and failures are answered."""
+    targets: tuple[str, ...] = ()
+    """The names of the capsules of `steps`."""
 
 
 class Routing:
@@ -80,6 +82,7 @@ class Routing:
             natives=tuple(native.receive for native in natives),
             is_taken=bool(steps) or any(native.answers for native in natives),
             is_invocable=user_invocable(topic) is not None,
+            targets=tuple(step.actor.name for step in steps),
         )
         if len(self._plans) >= MAX_PLANS:
             self._plans.clear()

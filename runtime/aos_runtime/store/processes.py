@@ -16,6 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_STATM = Path("/proc/self/statm")
 _DELETED = " (deleted)"
 _PS_TIMEOUT_S = 5.0
 
@@ -54,6 +55,15 @@ def process_nonce(pid: int) -> str | None:
     with contextlib.suppress(OSError):
         started = f"{_BOOT_ID.read_text().strip()} {started}"
     return hashlib.blake2s(f"{pid} {started}".encode(), digest_size=16).hexdigest()
+
+
+def resident_bytes() -> int | None:
+    """Memory of this process that is in RAM now; None where the system does not tell."""
+    try:
+        pages = int(_STATM.read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def identify(record: ProcessRecord) -> Identity:

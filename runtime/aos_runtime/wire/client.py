@@ -19,6 +19,7 @@ from aos_runtime.wire.methods import (
     METHODS,
     NIL_SOURCE,
     REQUEST_PREFIX,
+    events_topic,
     reply_topic,
     tools_topic,
 )
@@ -127,6 +128,14 @@ def tools_exchange(verb: str, params: dict[str, object] | None, correlation: str
     `verb` is one of TOOLS_VERBS; parameters are those of `requests.TOOLS_PARAMS`.
     """
     return _exchange(tools_topic(verb, correlation), _payload(f"Tools{verb.capitalize()}", params))
+
+
+def events_exchange(verb: str, params: dict[str, object] | None, correlation: str) -> Exchange:
+    """A request to the events door.
+
+    `verb` is one of EVENTS_VERBS; parameters are those of `events.SHAPES`.
+    """
+    return _exchange(events_topic(verb, correlation), _payload(f"Events{verb.capitalize()}", params))
 
 
 def _exchange(topic: str, payload: dict[str, object], request_id: str | None = None) -> Exchange:

@@ -14,11 +14,13 @@ RESPONSE_PREFIX = "astrid.v1.response."
 ADMIN_PREFIX = "astrid.v1.admin."
 ADMIN_RESPONSE_PREFIX = "astrid.v1.admin.response."
 TOOLS_PREFIX = "astrid.v1.request.tools."
+EVENTS_PREFIX = "astrid.v1.request.events."
 
 NIL_SOURCE = "00000000-0000-0000-0000-000000000000"
 """`source_id` of everything that is not a capsule."""
 
 TOOLS_VERBS = ("list", "show", "call", "calls", "cancel")
+EVENTS_VERBS = ("tail", "stop", "publish", "trace", "top")
 
 WORKING_PERIOD_S = 5.0
 """The daemon says `Working` this often while a request runs."""
@@ -139,3 +141,25 @@ def parse_tools_topic(topic: str) -> ToolsTopic | None:
     if verb not in TOOLS_VERBS or not correlation or "." in correlation:
         return None
     return ToolsTopic(verb, correlation)
+
+
+class EventsTopic(NamedTuple):
+    """A parsed `astrid.v1.request.events.<verb>.<correlation>`."""
+
+    verb: str
+    correlation: str
+
+
+def events_topic(verb: str, correlation: str) -> str:
+    """The request topic of the events door; `verb` is one of EVENTS_VERBS, `correlation` one segment."""
+    return f"{EVENTS_PREFIX}{verb}.{correlation}"
+
+
+def parse_events_topic(topic: str) -> EventsTopic | None:
+    """The verb and correlation of an events-door request; None for any other topic."""
+    if not topic.startswith(EVENTS_PREFIX):
+        return None
+    verb, _, correlation = topic[len(EVENTS_PREFIX) :].partition(".")
+    if verb not in EVENTS_VERBS or not correlation or "." in correlation:
+        return None
+    return EventsTopic(verb, correlation)

@@ -8,6 +8,7 @@ parameters that do not fit, are answered with an `Error` that says so.  This mod
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -169,6 +170,16 @@ TOOLS_PARAMS: dict[str, type[_Params]] = {
 """
 
 
+def decode_door_request(
+    shapes: Mapping[str, type[Struct]], door: str, verb: str, body: bytes, kind: str | None = RAW_JSON
+) -> dict[str, Any] | BadRequest:
+    """The parameters of a request to `door`; the verb of its topic decides which of `shapes` they have."""
+    head = _read_head(body) if kind == RAW_JSON else None
+    if head is None:
+        return BadRequest(f"a request to the {door} door is a raw_json payload with `params`")
+    return _read_params(shapes[verb], head.params, f"{door}.{verb}")
+
+
 class _Head(Struct, frozen=True):
     method: Any = None
     params: Raw = Raw(b"")
@@ -258,7 +269,7 @@ def _read_head(body: bytes) -> _Head | None:
         return None
 
 
-def _read_params(shape: type[_Params], raw: Raw, name: str) -> dict[str, Any] | BadRequest:
+def _read_params(shape: type[Struct], raw: Raw, name: str) -> dict[str, Any] | BadRequest:
     """Checked parameters as plain values, or which one does not fit and where."""
     try:
         value = msgspec.json.decode(b"{}" if bytes(raw) in (b"", b"null") else raw, type=shape)
