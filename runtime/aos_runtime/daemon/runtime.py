@@ -31,7 +31,8 @@ from aos_runtime.host import CodeCache, EngineSettings, HostEngine
 from aos_runtime.kernel.activation import Activator
 from aos_runtime.kernel.answers import Process
 from aos_runtime.kernel.audit_answers import AuditAnswers
-from aos_runtime.kernel.audited import Requests, ToolCalls
+from aos_runtime.kernel.audited import Requests
+from aos_runtime.kernel.audited_calls import ToolCalls
 from aos_runtime.kernel.audited_views import Capsules
 from aos_runtime.kernel.boot import ensure_bundled, in_boot_order, index_tools, report_view
 from aos_runtime.kernel.cancellation import Cancellations
@@ -259,6 +260,7 @@ class Runtime:
             self.cancellations.sweep,
             self.requests.sweep,
             self.lifecycle.sweep,
+            self.tool_calls.sweep,
             self._sweep,
         ):
             self.ticker.every(chore)

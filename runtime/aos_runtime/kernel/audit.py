@@ -3,7 +3,7 @@
 `record` only queues, so it costs a caller nothing that waits; a thread signs and syncs what has gathered, at
 most 50 ms later.  `require` is for an effect that must not pass unaudited: it returns when its entry is on
 disk, and raises where it cannot get there, which stops the effect.  Repeats of one host call are folded.
-Source: daemon-kernel.md 9.5; what is recorded of what is in docs/security.md.
+Source: daemon-kernel.md 9.5; what is recorded of what is in docs/formats/home.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the kernel puts into the audit trail, and in what words: tool calls, host calls, requests.
+"""What the kernel puts into the audit trail, and in what words: host calls and requests.
 
 Each function here turns something that happened into an entry; whether a class is waited for is decided by
-which of `record` and `require` is called, and listed in docs/security.md.  Payloads, values of keys,
+which of `record` and `require` is called, and listed in docs/formats/home.md.  Payloads, values of keys,
 environment and secrets never enter: a parameter that is not known to be harmless is left out.
 """
 
@@ -10,26 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-import msgspec
-from blake3 import blake3
-
-from aos_runtime.bus.envelope import Envelope
-from aos_runtime.capsule.topics import TOOL_RESULT
 from aos_runtime.host.context import KvSpace
-from aos_runtime.kernel.actor import Actor, Delivery
 from aos_runtime.kernel.audit import HostCall
 from aos_runtime.names import CapsuleName, PrincipalName
-from aos_runtime.store.audit_entry import SUCCESS, capped, failure
+from aos_runtime.store.audit_entry import SUCCESS, failure
 from aos_runtime.store.kv import KvRefused
-from aos_runtime.wire.payloads import decode_tool_result
 
-TOOL_PREFIX = "tool.v1.execute."
-RESULT_SUFFIX = ".result"
-MAX_ANSWERS = 4096
-MAX_CALL_ID = 256
 ADMITTED: Mapping[str, object] = {"status": "success", "details": "admitted"}
-NO_RESULT = "no result published"
-ERROR_RESULT = "tool reported an error"
 REDACTED = "<redacted>"
 
 READING = frozenset(
@@ -129,79 +116,6 @@ class Trail(Protocol):
     ) -> None: ...
 
     def host_call(self, call: HostCall) -> None: ...
-
-
-class _Call(msgspec.Struct, frozen=True, gc=False):
-    call_id: str
-    arguments: msgspec.Raw
-
-
-_decode_call = msgspec.json.Decoder(_Call).decode
-
-
-class ToolCalls:
-    """One entry for each execution of a tool or command handler.
-
-    A native subscriber hears the results that handlers publish; the kernel says when a handler has ended.
-    """
-
-    def __init__(self, trail: Trail) -> None:
-        self._trail = trail
-        self._answers: dict[tuple[str | None, str, str], bool] = {}
-
-    @staticmethod
-    def wants(topic: str) -> bool:
-        """The topics that `hear` takes: what a tool's handler answers on."""
-        return topic == TOOL_RESULT or (topic.startswith(TOOL_PREFIX) and topic.endswith(RESULT_SUFFIX))
-
-    def hear(self, envelope: Envelope) -> None:
-        """A result came by; it counts for the capsule that published it."""
-        result = decode_tool_result(envelope.body)
-        if result is None or len(result.call_id) > MAX_CALL_ID:
-            return
-        if len(self._answers) >= MAX_ANSWERS:  # answers of calls that had ended: nobody asks for them
-            self._answers.clear()
-        self._answers[envelope.principal, envelope.source_id, result.call_id] = result.result.is_error
-
-    def executed(self, actor: Actor, delivery: Delivery, error: str | None) -> None:
-        """A handler of a user-invocable topic has ended; `error` says why it failed, where it did."""
-        envelope = delivery.envelope
-        if not envelope.topic.startswith(TOOL_PREFIX):
-            self._record_command(actor, envelope, error)
-            return
-        call = _read_call(delivery.body)
-        answer = None
-        if call.call_id:
-            source = actor.generation.context.source_id
-            answer = self._answers.pop((envelope.principal, source, call.call_id), None)
-        if error is None and answer is not False:
-            error = NO_RESULT if answer is None else ERROR_RESULT
-        action = {
-            "type": "capsule_tool_call",
-            "capsule_id": actor.name,
-            "tool": envelope.topic[len(TOOL_PREFIX) :],
-            "args_hash": blake3(call.arguments).hexdigest(),
-            "call_id": call.call_id,
-        }
-        self._trail.record_short(envelope.principal, action, SUCCESS if error is None else failure(error))
-
-    def _record_command(self, actor: Actor, envelope: Envelope, error: str | None) -> None:
-        action = {
-            "type": "capsule_command_run",
-            "capsule_id": actor.name,
-            "command": envelope.topic.rpartition(".")[2],
-            "args_hash": blake3(envelope.body).hexdigest(),
-        }
-        self._trail.record(envelope.principal, action, SUCCESS if error is None else failure(error))
-
-
-def _read_call(body: bytes) -> _Call:
-    """Id and arguments of a tool request; of anything else no id, and all of it for arguments."""
-    try:
-        call = _decode_call(body)
-    except (msgspec.DecodeError, UnicodeError):
-        return _Call("", msgspec.Raw(body))
-    return call if len(call.call_id) <= MAX_CALL_ID else _Call(capped(call.call_id), call.arguments)
 
 
 class AuditedSpace:

@@ -44,6 +44,10 @@ class Executions(Protocol):
 
     def executed(self, actor: Actor, delivery: Delivery, error: str | None) -> None: ...
 
+    def delivered(self, envelope: Envelope, capsule: CapsuleName) -> None:
+        """(order) No handler has it, but a subscription of `capsule`: its run loop will see to it."""
+        ...
+
 
 class Journal(Protocol):
     """Where the kernel and its capsules write lines."""
@@ -136,6 +140,13 @@ class Kernel:
         with self.order:
             return self._routing.plan(topic, principal).targets
 
+    def _note_received(self, envelope: Envelope) -> None:
+        """(order) A run loop got what somebody invoked."""
+        topic, principal = envelope.topic, envelope.principal
+        capsule = self.subscriptions.server(topic, principal, self._table.provider(topic, principal))
+        if self._executions is not None and capsule is not None:
+            self._executions.delivered(envelope, capsule)
+
     # publishing
 
     def publish(
@@ -157,6 +168,8 @@ class Kernel:
             envelope = self._stamp(topic, body, kind, source_id, cause, delivery_id)
             self.trace.published(envelope, cause.seq, plan.targets)
             received = self.subscriptions.count and self.subscriptions.deliver(envelope)
+            if received and plan.is_invocable and not plan.steps:
+                self._note_received(envelope)
             for actor, delivery in self._deliveries(envelope, plan):
                 offer = actor.mailbox.offer(delivery)
                 if offer is Offer.WOKE:
@@ -184,6 +197,8 @@ class Kernel:
             is_taken = plan.is_taken
             if self.subscriptions.count:
                 received = self.subscriptions.deliver(envelope)
+                if received and plan.is_invocable and not plan.steps:
+                    self._note_received(envelope)
                 if not is_taken:
                     is_taken = self._is_received(topic, message.principal) if plan.is_invocable else received
             for actor, delivery in pairs:

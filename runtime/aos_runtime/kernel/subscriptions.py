@@ -133,13 +133,21 @@ class Subscriptions:
         return bool(found)
 
     def serves(self, topic: str, principal: str | None, provider: CapsuleName | None) -> bool:
-        """(order) Whether a subscription takes a message on this user-invocable topic as its handler.
+        """(order) Whether a subscription takes a message on this user-invocable topic as its handler."""
+        return self.server(topic, principal, provider) is not None
+
+    def server(self, topic: str, principal: str | None, provider: CapsuleName | None) -> CapsuleName | None:
+        """(order) The capsule whose subscription takes a message on this user-invocable topic.
 
         Only one that names the topic, or one of the capsule that is bound to it: a mere listener does not.
         """
-        return any(
-            one.pattern == topic or one.owner.capsule == provider
-            for one in self._table.matching(topic, principal)
+        return next(
+            (
+                one.owner.capsule
+                for one in self._table.matching(topic, principal)
+                if one.pattern == topic or one.owner.capsule == provider
+            ),
+            None,
         )
 
     def promote(self, owner: Owner, before: Owner | None) -> None:

@@ -7,11 +7,15 @@ from collections.abc import Mapping
 import pytest
 from blake3 import blake3
 
+from aos_runtime.bus.inbox import Scope
 from aos_runtime.errors import Unavailable
 from aos_runtime.host import GuestTrap, HookResult, TrapReason
+from aos_runtime.kernel import audited_calls
 from aos_runtime.kernel.audit import HostCall
-from aos_runtime.kernel.audited import ADMITTED, AuditedSpace, Requests, ToolCalls, sanitised
+from aos_runtime.kernel.audited import ADMITTED, AuditedSpace, Requests, sanitised
+from aos_runtime.kernel.audited_calls import LOOP_ANSWER_S, ToolCalls
 from aos_runtime.kernel.audited_views import Capsules
+from aos_runtime.kernel.subscriptions import Owner
 from aos_runtime.names import CapsuleName
 from aos_runtime.store.audit_entry import NOT_REQUIRED, SUCCESS
 from aos_runtime.store.kv import KvCase, KvRefused
@@ -146,6 +150,63 @@ def test_a_result_counts_only_for_the_capsule_that_was_called(bench: Bench, trai
     )
     run_tool(bench, quiet, before="go.v1.lie")
     assert [entry[3] for entry in trail.entries] == [{"status": "failure", "error": "no result published"}]
+
+
+class Loop:
+    """A run loop's subscription to a tool's topic, and a clock."""
+
+    def __init__(self, trail: FakeTrail) -> None:
+        self.now = 0.0
+        self.calls = ToolCalls(trail, clock=lambda: self.now)
+        self.bench = Bench(executions=self.calls)
+        self.bench.kernel.on(self.calls.wants, self.calls.hear)
+        owner = Owner(CapsuleName("looper"), ALICE)
+        self.bench.kernel.subscriptions.open(owner, "tool.v1.execute.x", Scope(ALICE, True))
+
+    def call(self, call_id: str = "call-1") -> None:
+        body = encode_tool_request(call_id, "x", {"text": MARKER})
+        self.bench.publish("tool.v1.execute.x", body, TOOL_EXECUTE_REQUEST)
+
+    def answer(self, *, is_error: bool = False) -> None:
+        body = encode_tool_result("call-1", MARKER, is_error=is_error)
+        self.bench.publish("tool.v1.execute.x.result", body, "tool_execute_result")
+
+
+@pytest.mark.parametrize(
+    ("is_error", "outcome"),
+    [
+        (False, {"status": "success"}),
+        (True, {"status": "failure", "error": "tool reported an error"}),
+    ],
+)
+def test_a_run_loops_call_is_one_entry_when_its_result_comes(
+    trail: FakeTrail, is_error: bool, outcome: Mapping[str, object]
+) -> None:
+    loop = Loop(trail)
+    loop.call()
+    assert trail.entries == []
+    loop.answer(is_error=is_error)
+    loop.answer(is_error=is_error)
+    [(_, principal, action, ended)] = trail.entries
+    assert (principal, action["capsule_id"], action["args_hash"]) == (ALICE, "looper", ARGS_HASH)
+    assert ended == outcome
+
+
+def test_a_run_loop_that_never_answers_is_on_record_as_such(trail: FakeTrail) -> None:
+    loop = Loop(trail)
+    loop.call()
+    loop.calls.sweep(LOOP_ANSWER_S - 1)
+    assert trail.entries == []
+    loop.calls.sweep(LOOP_ANSWER_S)
+    assert [entry[3] for entry in trail.entries] == [{"status": "failure", "error": "no result published"}]
+
+
+def test_calls_of_run_loops_are_bounded(trail: FakeTrail, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audited_calls, "MAX_ANSWERS", 2)
+    loop = Loop(trail)
+    for number in range(5):
+        loop.call(f"call-{number}")
+    assert [entry[2]["call_id"] for entry in trail.entries] == ["call-0", "call-1", "call-2"]
 
 
 def test_what_is_no_tool_request_is_recorded_without_an_id(bench: Bench, trail: FakeTrail) -> None:
