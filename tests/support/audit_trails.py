@@ -1,14 +1,16 @@
-"""Audit trails made by hand, and the ways in which somebody may tamper with one."""
+"""Audit trails made by hand, the ways in which somebody may tamper with one, and one that is no trail."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from nacl.signing import SigningKey
 
+from aos_runtime.errors import Unavailable
+from aos_runtime.kernel.audit import HostCall
 from aos_runtime.store.audit import AuditStore, Retention
 from aos_runtime.store.audit_entry import NOT_REQUIRED, SUCCESS, Draft
 from aos_runtime.store.audit_reader import read_audit
@@ -69,3 +71,43 @@ def check_tail(path: Path) -> Verification:
 
 def sentences(path: Path) -> list[str]:
     return [finding.sentence for finding in check(path).findings]
+
+
+class FakeTrail:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[str, str | None, Mapping[str, object], Mapping[str, object]]] = []
+        self.authorizations: list[Mapping[str, object]] = []
+        self.calls: list[HostCall] = []
+        self.is_full = False
+
+    def record(
+        self,
+        principal: str | None,
+        action: Mapping[str, object],
+        outcome: Mapping[str, object] = SUCCESS,
+        authorization: Mapping[str, object] = NOT_REQUIRED,
+    ) -> None:
+        self.entries.append(("record", principal, action, outcome))
+        self.authorizations.append(authorization)
+
+    def record_short(
+        self, principal: str | None, action: Mapping[str, object], outcome: Mapping[str, object]
+    ) -> None:
+        self.record(principal, action, outcome)
+
+    def require(
+        self,
+        principal: str | None,
+        action: Mapping[str, object],
+        outcome: Mapping[str, object] = SUCCESS,
+        authorization: Mapping[str, object] = NOT_REQUIRED,
+    ) -> None:
+        if self.is_full:
+            raise Unavailable("audit-unavailable", "nothing was done", hint="free some space")
+        self.entries.append(("require", principal, action, outcome))
+        self.authorizations.append(authorization)
+
+    def host_call(self, call: HostCall) -> None:
+        self.calls.append(call)

@@ -29,6 +29,7 @@ from aos_runtime.errors import AosError
 from aos_runtime.kernel.gauges import gauges
 from aos_runtime.kernel.kernel import Kernel
 from aos_runtime.kernel.ports import Submission
+from aos_runtime.kernel.requests import Account
 from aos_runtime.kernel.tail import Tail
 from aos_runtime.kernel.views import View
 from aos_runtime.kernel.waterfall import find_call
@@ -67,6 +68,8 @@ class Sources:
     process: Callable[[], Mapping[str, object]]
     ready: Callable[[_Job], None]
     before_block: Callable[[], None]
+    account: Account | None = None
+    """The audit trail: what is published is on record before, who looks is on record too."""
 
 
 class _Job:
@@ -108,15 +111,24 @@ class EventsDoor:
 
     def _serve(self, asked: EventsTopic, params: dict[str, Any], client: Client) -> None:
         self._sources.before_block()  # rights and secrets are read from disk
-        for right in needed_rights(asked.verb, params, client.cause.principal or ""):
+        who, method = client.cause.principal or "", f"events.{asked.verb}"
+        rights, account = tuple(needed_rights(asked.verb, params, who)), self._sources.account
+        for right in rights:
             problem = self._sources.denial(client.cause, right)
             if problem is not None:
+                if account is not None:
+                    account.deny(who, method, params, problem)
                 client.send(wire.error(problem))
                 return
+        ended: str | None = None
         try:
+            if account is not None:
+                account.admit(who, method, params, rights)
             answer = self._answer(asked, params, client)
         except AosError as error:
-            answer = wire.error(error.message)
+            ended, answer = error.code, wire.error(error.message)
+        if account is not None and ended != "audit-unavailable":
+            account.finish(who, method, params, ended)
         if answer is not None:
             client.send(answer)
 

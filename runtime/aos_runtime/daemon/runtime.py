@@ -250,6 +250,7 @@ class Runtime:
             process=self._gauges,
             ready=self.leader.ready,
             before_block=self.leader.before_block,
+            account=Requests(self.trail),
         )
         self.gateway.events = EventsDoor(self.kernel, sources, showing, self.tails)
 

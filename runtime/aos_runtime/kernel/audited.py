@@ -42,6 +42,8 @@ READING = frozenset(
         "AuditHealth",
         "AuditHeads",
         "AuditExport",
+        "events.stop",
+        "events.top",
     }
 )
 """Methods that change nothing: not recorded.  Every other one is put on record before it is carried out."""
@@ -83,13 +85,20 @@ HARMLESS = frozenset(
         "decision",
         "request_id",
         "batch_id",
+        "topic",
+        "pattern",
+        "payloads",
+        "call_id",
+        "limit",
     }
 )
 """Parameters whose value may be recorded; of every other one only its name is."""
 
 
-NOT_AWAITED = frozenset({"Shutdown", "UnloadCapsule", "CapsRevoke", "AgentDisable"})
-"""Methods that only take something away: recorded, but a full disk must not stand in their way."""
+NOT_AWAITED = frozenset(
+    {"Shutdown", "UnloadCapsule", "CapsRevoke", "AgentDisable", "events.tail", "events.trace"}
+)
+"""Methods that only take something away, or look: recorded, but a full disk must not stand in their way."""
 
 
 class Trail(Protocol):

@@ -13,8 +13,10 @@ from aos_runtime.bus.envelope import Envelope
 from aos_runtime.daemon.events import EventsDoor, Sources
 from aos_runtime.daemon.showing import Showing
 from aos_runtime.daemon.tails import Tails
+from aos_runtime.kernel.audited import Requests
 from aos_runtime.wire.methods import NIL_SOURCE, EventsTopic
 from aos_runtime.wire.payloads import encode_tool_request
+from tests.support.audit_trails import FakeTrail
 from tests.support.kernels import ALICE, Bench, Call, cause
 
 ALL = frozenset({"self:audit:read", "audit:read_all", "audit:read_payloads", "system:status",
@@ -48,6 +50,7 @@ class Door:
         self.bench = Bench()
         self.held = held
         self.asked: list[str] = []
+        self.trail = FakeTrail()
         self.client = FakeClient()
         self.tails = Tails(self.bench.kernel, on_fault=pytest.fail)
         self.showing = Showing(
@@ -61,6 +64,7 @@ class Door:
             process=lambda: {"pid": 1},
             ready=lambda job: job.run_one() and None,
             before_block=lambda: None,
+            account=Requests(self.trail),
         )
         self.door = EventsDoor(self.bench.kernel, sources, self.showing, self.tails)
 
@@ -249,3 +253,38 @@ def test_top_shows_ones_own_capsules_and_everybodys_to_an_operator(door: Door) -
     everybodys = door.ask("top", {"everybody": True})[0]["data"]
     assert [row["capsule"] for row in everybodys["capsules"]] == ["mine", "theirs"]
     assert everybodys["process"] == {"pid": 1}
+
+
+def test_what_is_published_is_on_record_before_and_without_its_payload(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    door = Door(monkeypatch)
+    door.ask("publish", {"topic": "in.v1.x", "payload": {"text": "m4rk3r"}})
+    params = {"topic": "in.v1.x", "payload": "<redacted>"}
+    action = {"type": "admin_request", "method": "events.publish", "params": params}
+    assert [(kept, what, how.get("details")) for kept, _, what, how in door.trail.entries] == [
+        ("require", action, "admitted"),
+        ("record", action, None),
+    ]
+
+
+def test_what_cannot_be_put_on_record_is_not_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    door = Door(monkeypatch)
+    door.trail.is_full = True
+    [reply] = door.ask("publish", {"topic": "in.v1.x", "payload": {}})
+    assert reply == {"status": "Error", "data": "nothing was done"}
+    assert (door.bench.heard, door.client.spoken, door.trail.entries) == ([], [], [])
+
+
+def test_who_looks_is_on_record_and_so_is_who_may_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    door = Door(monkeypatch)
+    door.ask("tail", {"pattern": "a.*"})
+    door.ask("top")
+    assert [(kept, what["method"]) for kept, _, what, _ in door.trail.entries] == [
+        ("record", "events.tail"),
+        ("record", "events.tail"),
+    ]
+    refused = Door(monkeypatch, held=frozenset())
+    refused.ask("top")
+    [(_, principal, what, how)] = refused.trail.entries
+    assert (principal, what["method"], how["status"]) == (ALICE, "events.top", "failure")

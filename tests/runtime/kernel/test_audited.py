@@ -17,55 +17,15 @@ from aos_runtime.kernel.audited_calls import LOOP_ANSWER_S, ToolCalls
 from aos_runtime.kernel.audited_views import Capsules
 from aos_runtime.kernel.subscriptions import Owner
 from aos_runtime.names import CapsuleName
-from aos_runtime.store.audit_entry import NOT_REQUIRED, SUCCESS
 from aos_runtime.store.kv import KvCase, KvRefused
 from aos_runtime.wire.payloads import TOOL_EXECUTE_REQUEST, encode_tool_request, encode_tool_result
+from tests.support.audit_trails import FakeTrail
 from tests.support.guests import FakeKv
 from tests.support.kernels import ALICE, Bench, Call
 
 MARKER = "m4rk3r"
 REQUEST = encode_tool_request("call-1", "x", {"text": MARKER})
 ARGS_HASH = blake3(f'{{"text":"{MARKER}"}}'.encode()).hexdigest()
-
-
-class FakeTrail:
-    """Keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.entries: list[tuple[str, str | None, Mapping[str, object], Mapping[str, object]]] = []
-        self.authorizations: list[Mapping[str, object]] = []
-        self.calls: list[HostCall] = []
-        self.is_full = False
-
-    def record(
-        self,
-        principal: str | None,
-        action: Mapping[str, object],
-        outcome: Mapping[str, object] = SUCCESS,
-        authorization: Mapping[str, object] = NOT_REQUIRED,
-    ) -> None:
-        self.entries.append(("record", principal, action, outcome))
-        self.authorizations.append(authorization)
-
-    def record_short(
-        self, principal: str | None, action: Mapping[str, object], outcome: Mapping[str, object]
-    ) -> None:
-        self.record(principal, action, outcome)
-
-    def require(
-        self,
-        principal: str | None,
-        action: Mapping[str, object],
-        outcome: Mapping[str, object] = SUCCESS,
-        authorization: Mapping[str, object] = NOT_REQUIRED,
-    ) -> None:
-        if self.is_full:
-            raise Unavailable("audit-unavailable", "nothing was done", hint="free some space")
-        self.entries.append(("require", principal, action, outcome))
-        self.authorizations.append(authorization)
-
-    def host_call(self, call: HostCall) -> None:
-        self.calls.append(call)
 
 
 @pytest.fixture
