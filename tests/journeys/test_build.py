@@ -402,9 +402,9 @@ def test_the_bundle_is_built_unsigned_with_its_catalogue(tmp_path: Path) -> None
     (tmp_path / "gone.capsule").touch()
     build_bundle(ROOT, tmp_path, environ=environ)
     first = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
-    assert sorted(first) == ["bundled.json", "hello.capsule", "router.capsule"]
+    assert sorted(first) == ["bundled.json", "hello.capsule", "prompt-builder.capsule", "router.capsule"]
     rows = read_catalogue(tmp_path)
-    assert [row.name for row in rows] == ["hello", "router"]
+    assert [row.name for row in rows] == ["hello", "prompt-builder", "router"]
     for row in rows:
         inventory = scan_archive(io.BytesIO(row.path.read_bytes()))
         assert inventory.provenance is None

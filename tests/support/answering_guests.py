@@ -64,6 +64,26 @@ def answering_guest(tool: str, answers: Sequence[Answer] = (), *, first: str = "
     return component_of(text, world_of(IPC, SYS, packages=PACKAGES))
 
 
+def describing_guest(tools_json: str, *, first: str = "") -> bytes:
+    """A component that publishes its description, as SDK capsules do, after doing `first`."""
+    topic, described = b"tool.v1.response.describe.self", tools_json.encode()
+    data = [(DESCRIBE_AT, described), (DESCRIBE_AT + 4096, topic)]
+    more = "\n".join(f'(data (i32.const {place}) "{_escaped(value)}")' for place, value in data)
+    hook = first + publish(DESCRIBE_AT + 4096, len(topic), DESCRIBE_AT, len(described)) + CONTINUE
+    text = guest_text(hook, imports=f"{PUBLISH_IMPORT} {SLEEP_IMPORT}", more=more, pages="2")
+    return component_of(text, world_of(IPC, SYS, packages=PACKAGES))
+
+
+def sleep_ms(duration_ms: int) -> str:
+    """A wait of the guest."""
+    return f"(call $sleep (i64.const {duration_ms * 1_000_000}) (i32.const 512))"
+
+
+DENY = """(i64.store (i32.const 64) (i64.const 0x796e6564)) (i32.store (i32.const 16) (i32.const 64))
+ (i32.store (i32.const 20) (i32.const 4)) (i32.store8 (i32.const 24) (i32.const 0)) (return (i32.const 16))"""
+"""Returns the action `deny`."""
+
+
 def _places(text: bytes) -> list[int]:
     mark, found = HERE.encode(), []
     at = text.find(mark)
