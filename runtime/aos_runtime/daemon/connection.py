@@ -59,6 +59,8 @@ class Connection:
     ) -> None:
         self.fd = sock.fileno()
         self.closed = False
+        self.patience_s = WRITE_TIMEOUT_S
+        """How long the client may take nothing of what was sent to it."""
         self.decoder = FrameDecoder(MAX_HANDSHAKE_BYTES)
         self._sock = sock
         self._poller = poller
@@ -130,7 +132,7 @@ class Connection:
     def sweep(self, now: float) -> None:
         """Close a connection whose client takes nothing."""
         with self._lock:
-            stalled = bool(self._out) and now - self._stalled_at > WRITE_TIMEOUT_S
+            stalled = bool(self._out) and now - self._stalled_at > self.patience_s
         if stalled:
             self.close(Closed.WRITE_TIMEOUT)
 

@@ -65,6 +65,9 @@ class _Watcher:
     def is_busy(self) -> bool:
         return self._connection.has_backlog
 
+    def be_patient(self, patience_s: float) -> None:
+        self._connection.patience_s = patience_s
+
     def send(self, body: bytes) -> None:
         self._connection.send(encode_event(self._answer, body, NIL_SOURCE, self.cause.principal))
 

@@ -23,6 +23,9 @@ ROUND_EVENTS = 32
 ROUND_BYTES = 256 * 1024
 """At most so much is rendered in a round, over all tails: it competes with the bus for the interpreter."""
 
+PATIENCE_S = 3600.0
+"""How long somebody who watches may read nothing (a pager, Ctrl-Z): what it costs is bounded anyway."""
+
 MAX_TAILS = 16
 MAX_TAILS_PER_CLIENT = 4
 
@@ -36,6 +39,10 @@ class Watcher(Protocol):
     @property
     def is_busy(self) -> bool:
         """Whether it has not yet taken what it was sent."""
+        ...
+
+    def be_patient(self, patience_s: float) -> None:
+        """Let it take nothing for so long before its connection is closed."""
         ...
 
     def send(self, body: bytes) -> None: ...
@@ -88,6 +95,7 @@ class Tails:
             if len(self._live) >= MAX_TAILS or own >= MAX_TAILS_PER_CLIENT:
                 return f"too many tails ({MAX_TAILS_PER_CLIENT} a client, {MAX_TAILS} in all)"
             self._live = (*self._live, live)
+            live.watcher.be_patient(PATIENCE_S)
             live.watcher.send(wire.ok("Tailing", {"corr": live.corr}))
             self._bus.on(live.tail.wants, live.tail.receive)
             if self._thread is None:

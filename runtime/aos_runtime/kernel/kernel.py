@@ -136,9 +136,17 @@ class Kernel:
         return self.subscriptions.serves(topic, principal, self._table.provider(topic, principal))
 
     def targets(self, topic: str, principal: str | None) -> tuple[str, ...]:
-        """The capsules that a message on `topic` goes to now, in their order."""
+        """The capsules that a message on `topic` goes to now: by their rows, then by their subscriptions."""
         with self.order:
-            return self._routing.plan(topic, principal).targets
+            handlers = self._routing.plan(topic, principal).targets
+            return (*handlers, *self.subscriptions.receivers(topic, principal))
+
+    def _trace_published(self, envelope: Envelope, cause_seq: int, plan: Plan, *, received: bool) -> None:
+        """(order) Leave a step of a message."""
+        targets = plan.targets
+        if received:
+            targets = (*targets, *self.subscriptions.receivers(envelope.topic, envelope.principal))
+        self.trace.published(envelope, cause_seq, targets)
 
     def _note_received(self, envelope: Envelope) -> None:
         """(order) A run loop got what somebody invoked."""
@@ -166,10 +174,10 @@ class Kernel:
         with self.order:
             plan = self._routing.plan(topic, cause.principal)
             envelope = self._stamp(topic, body, kind, source_id, cause, delivery_id)
-            self.trace.published(envelope, cause.seq, plan.targets)
             received = self.subscriptions.count and self.subscriptions.deliver(envelope)
             if received and plan.is_invocable and not plan.steps:
                 self._note_received(envelope)
+            self._trace_published(envelope, cause.seq, plan, received=bool(received))
             for actor, delivery in self._deliveries(envelope, plan):
                 offer = actor.mailbox.offer(delivery)
                 if offer is Offer.WOKE:
@@ -190,17 +198,17 @@ class Kernel:
         with self.order:
             plan = self._routing.plan(topic, message.principal)
             envelope = self._stamp(topic, body, message.kind, message.source_id, message)
-            self.trace.published(envelope, 0, plan.targets)
             pairs = self._deliveries(envelope, plan)
             if any(len(actor.waiting) >= MAX_WAITING for actor, _ in pairs):
                 return Submission.FULL
-            is_taken = plan.is_taken
+            is_taken, received = plan.is_taken, False
             if self.subscriptions.count:
                 received = self.subscriptions.deliver(envelope)
                 if received and plan.is_invocable and not plan.steps:
                     self._note_received(envelope)
                 if not is_taken:
                     is_taken = self._is_received(topic, message.principal) if plan.is_invocable else received
+            self._trace_published(envelope, 0, plan, received=received)
             for actor, delivery in pairs:
                 if actor.waiting or not actor.mailbox.has_room():
                     actor.waiting.append(delivery)

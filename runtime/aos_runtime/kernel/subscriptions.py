@@ -132,6 +132,11 @@ class Subscriptions:
             subscription.receive(envelope)
         return bool(found)
 
+    def receivers(self, topic: str, principal: str | None) -> tuple[CapsuleName, ...]:
+        """(order) The capsules that receive a message on `topic`, each once."""
+        found = self._table.matching(topic, principal) if self.count else ()
+        return tuple(dict.fromkeys(one.owner.capsule for one in found))
+
     def serves(self, topic: str, principal: str | None, provider: CapsuleName | None) -> bool:
         """(order) Whether a subscription takes a message on this user-invocable topic as its handler."""
         return self.server(topic, principal, provider) is not None

@@ -180,3 +180,13 @@ def test_a_waker_wakes_a_poll_and_never_blocks() -> None:
     poller.unregister(waker.fd)
     waker.close()
     poller.close()
+
+
+def test_a_client_that_watches_may_take_nothing_for_longer(pair: Pair) -> None:
+    pair.connection.patience_s = 60.0
+    pair.connection.send(b"x" * 1_000_000)
+    assert pair.connection.has_backlog
+    pair.connection.sweep(pair.now + 59.0)
+    assert pair.closed == []
+    pair.connection.sweep(pair.now + 61.0)
+    assert [reason for reason, _ in pair.closed] == [Closed.WRITE_TIMEOUT]

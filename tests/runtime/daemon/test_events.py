@@ -34,6 +34,9 @@ class FakeClient:
         self.got: list[Any] = []
         self.spoken: list[tuple[str, bytes]] = []
 
+    def be_patient(self, patience_s: float) -> None:
+        assert patience_s > 60
+
     def send(self, body: bytes) -> None:
         self.got.append(json.loads(body))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aos_runtime.bus.envelope import Envelope
-from aos_runtime.daemon.tails import MAX_TAILS_PER_CLIENT, ROUND_EVENTS, Live, Tails
+from aos_runtime.daemon.tails import MAX_TAILS_PER_CLIENT, PATIENCE_S, ROUND_EVENTS, Live, Tails
 from aos_runtime.kernel.tail import MAX_QUEUED_EVENTS, Tail
 from aos_runtime.wire.methods import WORKING_PERIOD_S
 from tests.support.kernels import Bench
@@ -21,6 +21,10 @@ class Reader:
         self.owner = owner
         self.is_busy = False
         self.got: list[Any] = []
+        self.patience_s = 0.0
+
+    def be_patient(self, patience_s: float) -> None:
+        self.patience_s = patience_s
 
     def send(self, body: bytes) -> None:
         self.got.append(json.loads(body))
@@ -81,6 +85,7 @@ def test_one_that_does_not_read_loses_events_with_a_count_and_holds_up_nobody(wa
         watch.bench.publish(f"t.{number}")
         watch.tails.round()
     assert slow.statuses() == ["Tailing"]
+    assert slow.patience_s == PATIENCE_S, "it may read later: what waits for it is bounded"
     assert quick.statuses().count("Event") == MAX_QUEUED_EVENTS + 5
     slow.is_busy = False
     while watch.tails.round():

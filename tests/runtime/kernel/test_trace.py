@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from aos_runtime.bus.inbox import Scope
 from aos_runtime.host import GuestTrap, HookResult, TrapReason
+from aos_runtime.kernel.subscriptions import Owner
 from aos_runtime.kernel.trace import KEPT_BODY_BYTES, Recorder
 from aos_runtime.kernel.waterfall import Moment, Waterfall, find_call
+from aos_runtime.names import CapsuleName
 from aos_runtime.wire.payloads import encode_tool_request, encode_tool_result
 from tests.support.kernels import ALICE, Bench, Call, cause
 
@@ -185,4 +188,21 @@ def test_a_host_call_is_a_step_of_the_invocation_that_made_it() -> None:
     assert called == [
         (4, "called", "tools", "kv-get", "ok", ()),
         (4, "called", "tools", "kv-set", "quota", ()),
+    ]
+
+
+def test_who_receives_by_a_subscription_is_among_the_targets() -> None:
+    bench = bench_with(answer)
+    owner = Owner(CapsuleName("listener"), ALICE)
+    for pattern in ("tool.v1.*", "tool.v1.request.*"):
+        bench.kernel.subscriptions.open(owner, pattern, Scope(ALICE, False))
+    assert bench.kernel.targets(EXECUTE, ALICE) == ("router", "listener")
+    assert bench.kernel.targets("other.topic", ALICE) == ()
+    call(bench)
+    published = [moment for moment in found(bench).moments if moment.what == "published"]
+    assert [moment.targets for moment in published] == [
+        ("router", "listener"),
+        ("tools", "listener"),
+        ("router", "listener"),
+        ("listener",),
     ]
