@@ -152,11 +152,12 @@ def _puppet() -> str:
             f"({'i64.load32_u' if kind == 'i64' else 'i32.load'} offset={4 + 4 * i} (local.get $payload))"
             for i, kind in enumerate(types)
         ]
-        chosen = f"(i32.eq (i32.load (local.get $payload)) (i32.const {which}))"
+        chosen = f"(i32.eq (local.get $i) (i32.const {which}))"
         calls.append(f"(if {chosen} (then (call $f{which} {' '.join(loads)})))")
     data = "".join(f"\\{byte:02x}" for byte in PATTERN)
     pattern = f'(data (i32.const {PATTERN_AT}) "{data}")'
-    return guest_text("".join(calls) + CONTINUE, imports="".join(imports), more=pattern)
+    which_once = "(local.set $i (i32.load (local.get $payload)))"  # an answer may be written over the payload
+    return guest_text(which_once + "".join(calls) + CONTINUE, imports="".join(imports), more=pattern)
 
 
 def run(budget: Budget) -> Report:
