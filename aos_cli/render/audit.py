@@ -54,6 +54,7 @@ def _sentence(action: Mapping[str, Any]) -> str:
     def word(key: str) -> str:
         return safe(str(action.get(key, "?")))
 
+    times = f", {word('count')} times" if action.get("count", 1) != 1 else ""
     match action.get("type"):
         case "capsule_tool_call":
             return f"tool {word('tool')} of {word('capsule_id')}"
@@ -61,10 +62,9 @@ def _sentence(action: Mapping[str, Any]) -> str:
             return f"command {word('command')} of {word('capsule_id')}"
         case "host_call_run":
             resource = f" {word('resource')}" if "resource" in action else ""
-            times = f", {word('count')} times" if action.get("count") != 1 else ""
             return f"{word('call')}{resource} by {word('capsule_id')}{times}"
         case "admin_request":
-            return f"request {word('method')}{_params(action.get('params'))}"
+            return f"request {word('method')}{_params(action.get('params'))}{times}"
         case "capsule_loaded" | "capsule_unloaded" | "capsule_activated" as kind:
             return f"{kind.replace('_', ' ')}: {word('capsule_id')} {word('version')}"
         case kind:

@@ -109,5 +109,16 @@ class FakeTrail:
         self.entries.append(("require", principal, action, outcome))
         self.authorizations.append(authorization)
 
+    def record_folded(
+        self,
+        key: tuple[str | None, ...],
+        principal: str | None,
+        action: Mapping[str, object],
+        outcome: Mapping[str, object],
+        authorization: Mapping[str, object] = NOT_REQUIRED,
+    ) -> None:
+        self.entries.append(("folded", principal, action, outcome))
+        self.authorizations.append(authorization)
+
     def host_call(self, call: HostCall) -> None:
         self.calls.append(call)

@@ -50,11 +50,24 @@ class HostCall(NamedTuple):
 
 
 class _Fold:
-    __slots__ = ("count", "since")
+    """What repeats, since when, and how often after the first."""
 
-    def __init__(self, since: float) -> None:
+    __slots__ = ("action", "authorization", "count", "outcome", "principal", "since")
+
+    def __init__(
+        self,
+        since: float,
+        principal: str | None,
+        action: Mapping[str, object],
+        outcome: Mapping[str, object],
+        authorization: Mapping[str, object],
+    ) -> None:
         self.count = 0
         self.since = since
+        self.principal = principal
+        self.action = bounded(action)
+        self.outcome = bounded(outcome)
+        self.authorization = authorization
 
 
 class _Ticket:
@@ -89,7 +102,7 @@ class AuditTrail:
         self._now_ns = now_ns
         self._queue: deque[_Queued] = deque()
         self._pending: list[_Queued] = []
-        self._folds: dict[HostCall, _Fold] = {}
+        self._folds: dict[tuple[str | None, ...], _Fold] = {}
         self._folding = threading.Lock()
         self._wake = threading.Event()
         self._urgent = threading.Event()
@@ -156,16 +169,32 @@ class AuditTrail:
     def host_call(self, call: HostCall) -> None:
         """A guest's call with an effect, done or refused: the first at once, repeats counted in one entry."""
         resource = None if call.resource is None else capped(call.resource)
-        key = call._replace(resource=resource)
+        if len(self._folds) >= MAX_FOLDS:  # resources are named by guests: the table must stay bounded
+            resource = None
+        action: dict[str, object] = {"type": "host_call_run", "capsule_id": call.capsule, "call": call.call}
+        if resource is not None:
+            action["resource"] = resource
+        outcome = SUCCESS if call.error is None else failure(call.error)
+        self.record_folded(call._replace(resource=resource), call.principal, action, outcome)
+
+    def record_folded(
+        self,
+        key: tuple[str | None, ...],
+        principal: str | None,
+        action: Mapping[str, object],
+        outcome: Mapping[str, object],
+        authorization: Mapping[str, object] = NOT_REQUIRED,
+    ) -> None:
+        """As `record` for the first with this key; those of the next five seconds become one more entry,
+        with their `count`.
+        """
         with self._folding:
             fold = self._folds.get(key)
             if fold is not None:
                 fold.count += 1
                 return
-            if len(self._folds) >= MAX_FOLDS:
-                key = key._replace(resource=None)
-            self._folds.setdefault(key, _Fold(self._clock()))
-        self._record_call(key, 1)
+            self._folds[key] = _Fold(self._clock(), principal, action, outcome, authorization)
+        self.record(principal, {**action, "count": 1}, outcome, authorization)
 
     # telling
 
@@ -298,21 +327,11 @@ class AuditTrail:
         with self._folding:
             now = self._clock()
             due = [key for key, fold in self._folds.items() if everything or now - fold.since >= FOLD_S]
-            ended = [(key, self._folds.pop(key)) for key in due]
-        for key, fold in ended:
+            ended = [self._folds.pop(key) for key in due]
+        for fold in ended:
             if fold.count:
-                self._record_call(key, fold.count)
-
-    def _record_call(self, key: HostCall, count: int) -> None:
-        action: dict[str, object] = {
-            "type": "host_call_run",
-            "capsule_id": key.capsule,
-            "call": key.call,
-            "count": count,
-        }
-        if key.resource is not None:
-            action["resource"] = key.resource
-        self.record(key.principal, action, SUCCESS if key.error is None else failure(key.error))
+                counted = {**fold.action, "count": fold.count}
+                self.record(fold.principal, counted, fold.outcome, fold.authorization)
 
 
 def _tell(entries: Iterable[_Queued], error: AosError | None) -> None:

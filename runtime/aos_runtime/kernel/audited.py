@@ -16,6 +16,7 @@ from aos_runtime.names import CapsuleName, PrincipalName
 from aos_runtime.store.audit_entry import SUCCESS, failure
 from aos_runtime.store.kv import KvRefused
 
+DENIED: Mapping[str, object] = {"type": "denied"}
 ADMITTED: Mapping[str, object] = {"status": "success", "details": "admitted"}
 REDACTED = "<redacted>"
 
@@ -124,6 +125,15 @@ class Trail(Protocol):
         self, principal: str | None, action: Mapping[str, object], outcome: Mapping[str, object]
     ) -> None: ...
 
+    def record_folded(
+        self,
+        key: tuple[str | None, ...],
+        principal: str | None,
+        action: Mapping[str, object],
+        outcome: Mapping[str, object],
+        authorization: Mapping[str, object] = ...,
+    ) -> None: ...
+
     def host_call(self, call: HostCall) -> None: ...
 
 
@@ -209,9 +219,9 @@ class Requests:
             self._trail.record(principal, _request(method, params), outcome)
 
     def deny(self, principal: str, method: str, params: Mapping[str, object], reason: str) -> None:
-        """A request, of any kind, that policy refused."""
-        outcome = failure(reason)
-        self._trail.record(principal, _request(method, params), outcome, {"type": "denied"})
+        """A request, of any kind, that policy refused.  Repeats are counted: anybody may ask without end."""
+        key = (principal, "request", method, reason)
+        self._trail.record_folded(key, principal, _request(method, params), failure(reason), DENIED)
 
 
 def sanitised(params: Mapping[str, object]) -> dict[str, object]:

@@ -42,6 +42,13 @@ ACTIONS: tuple[tuple[str | None, dict[str, object], dict[str, object]], ...] = (
     ("alice", {"type": "capsule_command_run", "capsule_id": "demo", "command": "demo"}, dict(SUCCESS)),
     (None, {"type": "server_stopped"}, dict(SUCCESS)),
 )
+DENIAL = Draft(
+    AT_NS,
+    "eve",
+    {"type": "admin_request", "method": "GetStatus", "params": {}, "count": 40},
+    {"type": "denied"},
+    failure("no"),
+)
 LINES = """\
       1  2026-08-01 10:00:00.000  -           ok        server started
       2  2026-08-01 10:00:01.000  default     admitted  request ReloadCapsule id=demo
@@ -117,6 +124,16 @@ def test_tail_shows_the_newest_the_oldest_first(run_aos: RunAos, home: Home) -> 
     assert run_aos("audit", "tail", "--of", "alice").out == "".join(lines[3:6])
     assert run_aos("audit", "tail", "--failed").out == lines[4]
     assert run_aos("audit", "tail", "--capsule", "demo", "-n", "1").out == lines[5]
+
+
+def test_a_folded_denial_says_how_often(run_aos: RunAos, home: Home) -> None:
+    open_home(home, create=True)
+    store = AuditStore(home.audit_db, load_runtime_seed(home, create=True))
+    store.append([DENIAL])
+    store.close()
+    assert run_aos("audit", "tail").out == (
+        "      1  2026-08-01 10:00:00.000  eve         failed (no)  request GetStatus, 40 times\n"
+    )
 
 
 def test_tail_as_json_is_one_entry_a_line(run_aos: RunAos, home: Home) -> None:

@@ -187,6 +187,17 @@ def test_repeats_of_a_host_call_are_folded(desk: Desk) -> None:
     assert outcomes.count({"status": "failure", "error": "capability-denied"}) == 2
 
 
+def test_repeats_of_a_denial_are_folded(desk: Desk) -> None:
+    for _ in range(500):
+        key = ("eve", "request", "GetStatus", "no")
+        desk.trail.record_folded(key, "eve", {"type": "admin_request"}, {"status": "failure", "error": "no"})
+    desk.now += module.FOLD_S
+    desk.trail.record(None, {"type": "other"})
+    desk.wait_for(3)
+    counts = [action["count"] for action in desk.store.actions if action["type"] == "admin_request"]
+    assert counts == [1, 499]
+
+
 def test_folds_are_bounded(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_FOLDS", 4)
     for number in range(100):
