@@ -13,7 +13,7 @@ import os
 import socket
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -22,7 +22,15 @@ from aos_runtime import AOS_VERSION
 from aos_runtime.errors import AosError, Denied, PeerFault, Unavailable
 from aos_runtime.home import Home
 from aos_runtime.names import ANONYMOUS_PRINCIPAL, DEFAULT_PRINCIPAL, PrincipalName
-from aos_runtime.wire.client import Exchange, Reply, kernel_exchange
+from aos_runtime.wire.client import (
+    Event,
+    Exchange,
+    Reply,
+    admin_exchange,
+    decode_event,
+    encode_message,
+    kernel_exchange,
+)
 from aos_runtime.wire.frames import (
     CLIENT_MAX_FRAME_BYTES,
     MAX_HANDSHAKE_BYTES,
@@ -40,6 +48,8 @@ _SEED_BYTES = 32
 _TOKEN_MAX_BYTES = 256
 
 T = TypeVar("T")
+OnEvent = Callable[[Event], None]
+"""Told of what comes beside the reply that is waited for."""
 
 
 def not_running() -> Unavailable:
@@ -82,8 +92,11 @@ class Connection:
         *,
         inactivity_s: float = INACTIVITY_TIMEOUT_S,
         total_s: float = TOTAL_TIMEOUT_S,
+        on_event: OnEvent | None = None,
     ) -> Reply:
         """The final reply to `exchange`; `Working` extends the wait up to `total_s` seconds.
+
+        `on_event` gets everything else that comes, and may take its time: a person may be asked.
 
         Unavailable `daemon-timeout` names the wait that ended, `daemon-lost` a connection that broke.
         """
@@ -96,6 +109,8 @@ class Connection:
             for body in self._receive(min(end, quiet_until) - now):
                 reply = exchange.receive(body)
                 if reply is None:
+                    if on_event is not None and self._hand_over(body, on_event):
+                        quiet_until = time.monotonic() + inactivity_s
                     continue
                 if reply.is_final:
                     return reply
@@ -126,6 +141,19 @@ class Connection:
                     return found
         return None
 
+    def publish(self, topic: str, payload: Mapping[str, object]) -> None:
+        """Send a message that is no request: a person's answer."""
+        self._stream.settimeout(HANDSHAKE_TIMEOUT_S)
+        frame = encode_frame(encode_message(topic, dict(payload)))
+        _guard(lambda: self._stream.sendall(frame), "send an answer to")
+
+    def _hand_over(self, body: bytes, on_event: OnEvent) -> bool:
+        event = decode_event(body)
+        if event is None:
+            return False
+        on_event(event)
+        return True
+
     def request(self, exchange: Exchange, *, inactivity_s: float = INACTIVITY_TIMEOUT_S) -> Reply:
         """Send a request and wait for its final reply."""
         self.send(exchange)
@@ -137,9 +165,19 @@ class Connection:
         params: dict[str, object] | None = None,
         *,
         inactivity_s: float = INACTIVITY_TIMEOUT_S,
+        on_event: OnEvent | None = None,
     ) -> object:
         """The data of a kernel request.  Its `Error` reply is raised (`reply_error`)."""
-        reply = self.request(kernel_exchange(method, params, new_correlation()), inactivity_s=inactivity_s)
+        exchange = kernel_exchange(method, params, new_correlation())
+        self.send(exchange)
+        reply = self.wait_reply(exchange, inactivity_s=inactivity_s, on_event=on_event)
+        if reply.is_error:
+            raise reply_error(reply)
+        return reply.data
+
+    def admin_request(self, method: str, params: dict[str, object] | None = None) -> object:
+        """The data of an admin request.  Its `Error` reply is raised (`reply_error`)."""
+        reply = self.request(admin_exchange(method, params, new_correlation()))
         if reply.is_error:
             raise reply_error(reply)
         return reply.data

@@ -15,10 +15,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from aos_cli import environment
 from aos_runtime.errors import Unavailable
+
+if TYPE_CHECKING:
+    from aos_cli.spinner import Spinner
 
 Format = Literal["pretty", "json"]
 ColorChoice = Literal["always", "never", "auto"]
@@ -115,6 +118,8 @@ class Console:
     color: ColorChoice | None = None
     no_input: bool = False
     environ: Mapping[str, str]
+    spinner: Spinner | None = None
+    """What is drawn now; `hushed` stops it for a question."""
 
     @property
     def is_json(self) -> bool:
@@ -216,10 +221,23 @@ class Console:
         elif _is_terminal(sys.stderr) and not self.verbosity and not environment.runs_in_ci(self.environ):
             from aos_cli.spinner import Spinner
 
-            with Spinner(sys.stderr, safe(label)):
-                yield
+            with Spinner(sys.stderr, safe(label)) as self.spinner:
+                try:
+                    yield
+                finally:
+                    self.spinner = None
         else:
             self._talk(f"{safe(label)} ...")
+            yield
+
+    @contextmanager
+    def hushed(self) -> Iterator[None]:
+        """Draw nothing while the block talks with a person."""
+        spinner = self.spinner
+        if spinner is None:
+            yield
+            return
+        with spinner.held():
             yield
 
     # answers

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TextIO
 
@@ -25,6 +27,7 @@ class Spinner:
         self._label = label
         self._frames = _FRAMES if "utf" in (stream.encoding or "").lower() else _ASCII_FRAMES
         self._done = threading.Event()
+        self._drawing = threading.Lock()
         self._thread = threading.Thread(target=self._draw, name="aos-spinner", daemon=True)
         self._started = time.monotonic()
 
@@ -40,11 +43,20 @@ class Spinner:
         self._stream.write("\r\x1b[K")
         self._stream.flush()
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Leave an empty line and draw nothing until the block ends."""
+        with self._drawing:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+            yield
+
     def _draw(self) -> None:
         index = 0
         while not self._done.wait(_INTERVAL_S):
             elapsed_s = time.monotonic() - self._started
             tail = f" {elapsed_s:.0f}s" if elapsed_s >= _ELAPSED_AFTER_S else ""
-            self._stream.write(f"\r\x1b[K{self._frames[index % len(self._frames)]} {self._label}{tail}")
-            self._stream.flush()
+            with self._drawing:
+                self._stream.write(f"\r\x1b[K{self._frames[index % len(self._frames)]} {self._label}{tail}")
+                self._stream.flush()
             index += 1

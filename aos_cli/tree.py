@@ -119,6 +119,12 @@ ROOT = Entry(
         ),
         _TOOL,
         Entry(
+            name="approve",
+            summary="List what capsules ask to be allowed, and answer",
+            target="approve:approve",
+            panel=RUN,
+        ),
+        Entry(
             name="status",
             summary="Say whether the daemon runs, and how it is",
             target="status:status",

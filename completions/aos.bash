@@ -33,7 +33,7 @@ _aos_value() { # complete one kind of value
 _aos_node() { # what one command offers
     case $1 in
         'aos')
-            _aos_commands='capsule start stop restart tool status ps logs events trace top topics audit demo completions version'
+            _aos_commands='capsule start stop restart tool approve status ps logs events trace top topics audit demo completions version'
             _aos_argument='none'
             _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help -V --version'
             ;;
@@ -55,7 +55,7 @@ _aos_node() { # what one command offers
         'aos capsule install')
             _aos_commands=''
             _aos_argument='archive'
-            _aos_options='--var -y --yes --approve-untrusted --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            _aos_options='--var --answer -y --yes --approve-untrusted --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
             ;;
         'aos capsule list')
             _aos_commands=''
@@ -105,7 +105,7 @@ _aos_node() { # what one command offers
         'aos tool call')
             _aos_commands=''
             _aos_argument='tool'
-            _aos_options='-a --arg --input --raw --timeout --no-start --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            _aos_options='-a --arg --input --raw --timeout --approve --no-start --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
             ;;
         'aos tool calls')
             _aos_commands=''
@@ -116,6 +116,11 @@ _aos_node() { # what one command offers
             _aos_commands=''
             _aos_argument='none'
             _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos approve')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--once --session --always --deny --revoke --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
             ;;
         'aos status')
             _aos_commands=''
@@ -240,6 +245,7 @@ _aos_option() { # what follows one option
         'aos capsule build --color') _aos_kind='words:always never auto' ;;
         'aos capsule install -y' | 'aos capsule install --yes' | 'aos capsule install --approve-untrusted' | 'aos capsule install --json' | 'aos capsule install -v' | 'aos capsule install --verbose' | 'aos capsule install -q' | 'aos capsule install --quiet' | 'aos capsule install --no-input' | 'aos capsule install -h' | 'aos capsule install --help') ;;
         'aos capsule install --var') _aos_kind='none' ;;
+        'aos capsule install --answer') _aos_kind='none' ;;
         'aos capsule install --format') _aos_kind='words:pretty json' ;;
         'aos capsule install --principal') _aos_kind='none' ;;
         'aos capsule install --color') _aos_kind='words:always never auto' ;;
@@ -285,6 +291,7 @@ _aos_option() { # what follows one option
         'aos tool call -a' | 'aos tool call --arg') _aos_kind='none' ;;
         'aos tool call --input') _aos_kind='file' ;;
         'aos tool call --timeout') _aos_kind='none' ;;
+        'aos tool call --approve') _aos_kind='none' ;;
         'aos tool call --format') _aos_kind='words:pretty json' ;;
         'aos tool call --principal') _aos_kind='none' ;;
         'aos tool call --color') _aos_kind='words:always never auto' ;;
@@ -296,6 +303,10 @@ _aos_option() { # what follows one option
         'aos tool cancel --format') _aos_kind='words:pretty json' ;;
         'aos tool cancel --principal') _aos_kind='none' ;;
         'aos tool cancel --color') _aos_kind='words:always never auto' ;;
+        'aos approve --once' | 'aos approve --session' | 'aos approve --always' | 'aos approve --deny' | 'aos approve --revoke' | 'aos approve --json' | 'aos approve -v' | 'aos approve --verbose' | 'aos approve -q' | 'aos approve --quiet' | 'aos approve --no-input' | 'aos approve -h' | 'aos approve --help') ;;
+        'aos approve --format') _aos_kind='words:pretty json' ;;
+        'aos approve --principal') _aos_kind='none' ;;
+        'aos approve --color') _aos_kind='words:always never auto' ;;
         'aos status --check' | 'aos status --json' | 'aos status -v' | 'aos status --verbose' | 'aos status -q' | 'aos status --quiet' | 'aos status --no-input' | 'aos status -h' | 'aos status --help') ;;
         'aos status --format') _aos_kind='words:pretty json' ;;
         'aos status --principal') _aos_kind='none' ;;

@@ -13,8 +13,8 @@ function __aos_names --description 'the names of one kind, from the index that a
     end <$file 2>/dev/null
 end
 
-set -g __aos_nodes 'aos' 'aos capsule' 'aos capsule new' 'aos capsule build' 'aos capsule install' 'aos capsule list' 'aos capsule show' 'aos capsule remove' 'aos start' 'aos stop' 'aos restart' 'aos tool' 'aos tool list' 'aos tool show' 'aos tool call' 'aos tool calls' 'aos tool cancel' 'aos status' 'aos ps' 'aos logs' 'aos events' 'aos events tail' 'aos events pub' 'aos events request' 'aos trace' 'aos top' 'aos topics' 'aos topics match' 'aos audit' 'aos audit stats' 'aos audit tail' 'aos audit verify' 'aos audit export' 'aos demo' 'aos completions' 'aos version'
-set -g __aos_with_value --arg --capsule --color --compression --count --format --from --grep --head --input --interval --kind --level --limit --lines --of --output --path --principal --reply-topic --session --since --timeout --until --var --workspace -a -n -o
+set -g __aos_nodes 'aos' 'aos capsule' 'aos capsule new' 'aos capsule build' 'aos capsule install' 'aos capsule list' 'aos capsule show' 'aos capsule remove' 'aos start' 'aos stop' 'aos restart' 'aos tool' 'aos tool list' 'aos tool show' 'aos tool call' 'aos tool calls' 'aos tool cancel' 'aos approve' 'aos status' 'aos ps' 'aos logs' 'aos events' 'aos events tail' 'aos events pub' 'aos events request' 'aos trace' 'aos top' 'aos topics' 'aos topics match' 'aos audit' 'aos audit stats' 'aos audit tail' 'aos audit verify' 'aos audit export' 'aos demo' 'aos completions' 'aos version'
+set -g __aos_with_value --answer --approve --arg --capsule --color --compression --count --format --from --grep --head --input --interval --kind --level --limit --lines --of --output --path --principal --reply-topic --session --since --timeout --until --var --workspace -a -n -o
 
 function __aos_at --description 'whether the command line stands in one command'
     set -l tokens (commandline -opc)
@@ -38,6 +38,7 @@ complete -c aos -n '__aos_at \'aos\'' -a start -d 'Start the daemon'
 complete -c aos -n '__aos_at \'aos\'' -a stop -d 'Stop the daemon'
 complete -c aos -n '__aos_at \'aos\'' -a restart -d 'Stop the daemon and start it again'
 complete -c aos -n '__aos_at \'aos\'' -a tool -d 'List and call the tools that capsules offer'
+complete -c aos -n '__aos_at \'aos\'' -a approve -d 'List what capsules ask to be allowed, and answer'
 complete -c aos -n '__aos_at \'aos\'' -a status -d 'Say whether the daemon runs, and how it is'
 complete -c aos -n '__aos_at \'aos\'' -a ps -d 'List the capsules that the daemon runs'
 complete -c aos -n '__aos_at \'aos\'' -a logs -d 'Show what capsules and the daemon logged'
@@ -100,6 +101,7 @@ complete -c aos -n '__aos_at \'aos capsule build\'' -l no-input -d 'Never ask; f
 complete -c aos -n '__aos_at \'aos capsule build\'' -s h -l help -d 'Show this message and exit.'
 complete -c aos -n '__aos_at \'aos capsule build\'' -a '(__fish_complete_directories)'
 complete -c aos -n '__aos_at \'aos capsule install\'' -l var -x -d 'Value of an [env] key; AOS_VAR_<KEY> keeps it off the line.'
+complete -c aos -n '__aos_at \'aos capsule install\'' -l answer -x -d 'Answer to a question of the install hook; AOS_VAR_<KEY> keeps it off the line.'
 complete -c aos -n '__aos_at \'aos capsule install\'' -s y -l yes -d 'Agree to what a capsule built here asks; ask for no values.'
 complete -c aos -n '__aos_at \'aos capsule install\'' -l approve-untrusted -d 'Agree to capsules that are unsigned or signed by another key.'
 complete -c aos -n '__aos_at \'aos capsule install\'' -l format -x -a 'pretty json' -d 'Form of the result: pretty or json.'
@@ -204,6 +206,7 @@ complete -c aos -n '__aos_at \'aos tool call\'' -s a -l arg -x -d 'An argument, 
 complete -c aos -n '__aos_at \'aos tool call\'' -l input -r -F -d 'The whole argument object: JSON, @FILE, or - for stdin.'
 complete -c aos -n '__aos_at \'aos tool call\'' -l raw -d 'Print the content exactly as the tool gave it.'
 complete -c aos -n '__aos_at \'aos tool call\'' -l timeout -x -d 'Give up after this long.'
+complete -c aos -n '__aos_at \'aos tool call\'' -l approve -x -d 'Allow this action once each time the tool asks for it.'
 complete -c aos -n '__aos_at \'aos tool call\'' -l no-start -d 'Fail where no daemon runs, instead of starting an ephemeral one.'
 complete -c aos -n '__aos_at \'aos tool call\'' -l format -x -a 'pretty json' -d 'Form of the result: pretty or json.'
 complete -c aos -n '__aos_at \'aos tool call\'' -l json -d 'Same as --format json.'
@@ -230,6 +233,19 @@ complete -c aos -n '__aos_at \'aos tool cancel\'' -s q -l quiet -d 'Only results
 complete -c aos -n '__aos_at \'aos tool cancel\'' -l color -x -a 'always never auto' -d 'Colour: always, never or auto.'
 complete -c aos -n '__aos_at \'aos tool cancel\'' -l no-input -d 'Never ask; fail with what would answer.'
 complete -c aos -n '__aos_at \'aos tool cancel\'' -s h -l help -d 'Show this message and exit.'
+complete -c aos -n '__aos_at \'aos approve\'' -l once -d 'Allow this one request.'
+complete -c aos -n '__aos_at \'aos approve\'' -l session -d 'Allow it until the daemon stops, for this capsule.'
+complete -c aos -n '__aos_at \'aos approve\'' -l always -d 'Allow it for good, for this capsule and principal.'
+complete -c aos -n '__aos_at \'aos approve\'' -l deny -d 'Refuse it.'
+complete -c aos -n '__aos_at \'aos approve\'' -l revoke -d 'Take a standing approval back, effective at once.'
+complete -c aos -n '__aos_at \'aos approve\'' -l format -x -a 'pretty json' -d 'Form of the result: pretty or json.'
+complete -c aos -n '__aos_at \'aos approve\'' -l json -d 'Same as --format json.'
+complete -c aos -n '__aos_at \'aos approve\'' -l principal -x -d 'Act for this principal (AOS_PRINCIPAL; else default).'
+complete -c aos -n '__aos_at \'aos approve\'' -s v -l verbose -d 'Say more.'
+complete -c aos -n '__aos_at \'aos approve\'' -s q -l quiet -d 'Only results and errors; -qq only the exit code.'
+complete -c aos -n '__aos_at \'aos approve\'' -l color -x -a 'always never auto' -d 'Colour: always, never or auto.'
+complete -c aos -n '__aos_at \'aos approve\'' -l no-input -d 'Never ask; fail with what would answer.'
+complete -c aos -n '__aos_at \'aos approve\'' -s h -l help -d 'Show this message and exit.'
 complete -c aos -n '__aos_at \'aos status\'' -l check -d 'Exit 1 where the daemon is not running and healthy.'
 complete -c aos -n '__aos_at \'aos status\'' -l format -x -a 'pretty json' -d 'Form of the result: pretty or json.'
 complete -c aos -n '__aos_at \'aos status\'' -l json -d 'Same as --format json.'

@@ -10,6 +10,7 @@ Register-ArgumentCompleter -Native -CommandName aos -ScriptBlock {
             'stop' = 'Stop the daemon'
             'restart' = 'Stop the daemon and start it again'
             'tool' = 'List and call the tools that capsules offer'
+            'approve' = 'List what capsules ask to be allowed, and answer'
             'status' = 'Say whether the daemon runs, and how it is'
             'ps' = 'List the capsules that the daemon runs'
             'logs' = 'Show what capsules and the daemon logged'
@@ -93,6 +94,7 @@ Register-ArgumentCompleter -Native -CommandName aos -ScriptBlock {
         }
         'aos capsule install' = [ordered]@{
             '--var' = 'Value of an [env] key; AOS_VAR_<KEY> keeps it off the line.'
+            '--answer' = 'Answer to a question of the install hook; AOS_VAR_<KEY> keeps it off the line.'
             '-y' = 'Agree to what a capsule built here asks; ask for no values.'
             '--yes' = 'Agree to what a capsule built here asks; ask for no values.'
             '--approve-untrusted' = 'Agree to capsules that are unsigned or signed by another key.'
@@ -245,6 +247,7 @@ Register-ArgumentCompleter -Native -CommandName aos -ScriptBlock {
             '--input' = 'The whole argument object: JSON, @FILE, or - for stdin.'
             '--raw' = 'Print the content exactly as the tool gave it.'
             '--timeout' = 'Give up after this long.'
+            '--approve' = 'Allow this action once each time the tool asks for it.'
             '--no-start' = 'Fail where no daemon runs, instead of starting an ephemeral one.'
             '--format' = 'Form of the result: pretty or json.'
             '--json' = 'Same as --format json.'
@@ -272,6 +275,24 @@ Register-ArgumentCompleter -Native -CommandName aos -ScriptBlock {
             '--help' = 'Show this message and exit.'
         }
         'aos tool cancel' = [ordered]@{
+            '--format' = 'Form of the result: pretty or json.'
+            '--json' = 'Same as --format json.'
+            '--principal' = 'Act for this principal (AOS_PRINCIPAL; else default).'
+            '-v' = 'Say more.'
+            '--verbose' = 'Say more.'
+            '-q' = 'Only results and errors; -qq only the exit code.'
+            '--quiet' = 'Only results and errors; -qq only the exit code.'
+            '--color' = 'Colour: always, never or auto.'
+            '--no-input' = 'Never ask; fail with what would answer.'
+            '-h' = 'Show this message and exit.'
+            '--help' = 'Show this message and exit.'
+        }
+        'aos approve' = [ordered]@{
+            '--once' = 'Allow this one request.'
+            '--session' = 'Allow it until the daemon stops, for this capsule.'
+            '--always' = 'Allow it for good, for this capsule and principal.'
+            '--deny' = 'Refuse it.'
+            '--revoke' = 'Take a standing approval back, effective at once.'
             '--format' = 'Form of the result: pretty or json.'
             '--json' = 'Same as --format json.'
             '--principal' = 'Act for this principal (AOS_PRINCIPAL; else default).'

@@ -103,6 +103,7 @@ def _install(console: Console, home: Home, environ: Mapping[str, str], bundled: 
         archive=bundled.path,
         source_text=str(bundled.path),
         answers=Answers(yes=True, approve_untrusted=False, interactive=False),
+        hook_answers={},
         variables={},
         environ=environ,
     )

@@ -6,18 +6,26 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
 from aos_cli.console import Console, get_console, safe
 from aos_cli.install.consent import Answers
 from aos_cli.install.env_values import parse_variables
+from aos_cli.install.hook_questions import parse_answers
 from aos_cli.install.journey import Order, Report, install_archive
 from aos_cli.install.sources import Source, expand_source
 from aos_cli.invocation import get_invocation
 from aos_cli.render.errors import Described, describe
 from aos_runtime.errors import AosError
+
+
+class Values(NamedTuple):
+    """What `--var` and `--answer` said."""
+
+    var: dict[str, str]
+    answer: dict[str, str]
 
 
 def install(
@@ -29,6 +37,14 @@ def install(
         list[str] | None,
         typer.Option(
             "--var", metavar="KEY=VALUE", help="Value of an [env] key; AOS_VAR_<KEY> keeps it off the line."
+        ),
+    ] = None,
+    answer: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--answer",
+            metavar="KEY=VALUE",
+            help="Answer to a question of the install hook; AOS_VAR_<KEY> keeps it off the line.",
         ),
     ] = None,
     yes: Annotated[
@@ -44,8 +60,10 @@ def install(
     """Install capsules for the principal; one that is installed already is replaced.
 
     What was built here and asks for nothing new installs silently. Anything else is shown and needs a
-    yes: -y for more permissions, --approve-untrusted for a foreign origin. Installed again with --var,
-    only the value changes. Several sources: each is tried, and the exit status is 1 where one failed.
+    yes: -y for more permissions or an older version, --approve-untrusted for a foreign origin. Installed
+    again with --var, only the value changes. The install or upgrade hook of a capsule may ask questions:
+    they are answered at the prompt or with --answer, and where the hook fails nothing is changed. Several
+    sources: each is tried, and the exit status is 1 where one failed.
     JSON: the install record, or {installed, failed, total} for several.
 
     Examples:
@@ -58,7 +76,7 @@ def install(
     answers = Answers(
         yes=yes, approve_untrusted=approve_untrusted, interactive=console.interactive and not yes
     )
-    variables = parse_variables(var or ())
+    variables = Values(var=parse_variables(var or ()), answer=parse_answers(answer or ()))
     found = _expand(sources)
     if len(found) == 1 and not isinstance(found[0], AosError):
         return _show_one(console, _install(found[0], answers, variables))
@@ -96,7 +114,7 @@ def _labels(found: list[Source | AosError]) -> list[str]:
     ]
 
 
-def _install(source: Source, answers: Answers, variables: dict[str, str]) -> Report:
+def _install(source: Source, answers: Answers, variables: Values) -> Report:
     invocation = get_invocation()
     with _archive_of(source) as archive:
         order = Order(
@@ -105,7 +123,8 @@ def _install(source: Source, answers: Answers, variables: dict[str, str]) -> Rep
             archive=archive,
             source_text=str(source.path),
             answers=answers,
-            variables=variables,
+            variables=variables.var,
+            hook_answers=variables.answer,
             environ=invocation.environ,
         )
         return install_archive(order, get_console())
@@ -159,6 +178,8 @@ def _say_installed(console: Console, report: Report) -> None:
         "reinstall": f"Installed {installed.name} {version} again",
     }[report.phase.value]
     console.success(f"{change}.")
+    for line in report.activated.warnings:
+        console.warn(f"its hook said: {safe(line)}")
     if report.env.orphans:
         keys = ", ".join(safe(key) for key in report.env.orphans)
         console.note(f"Values of keys that this version no longer has are kept: {keys}")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 
-from aos_cli.client import reply_error
+from aos_cli.client import Connection, reply_error
 from aos_cli.console import Console, get_console, safe
+from aos_cli.invocation import get_invocation
 from aos_cli.render.tools import decode_content, decode_text, normal_schema
+from aos_cli.tools.approval_prompt import ApprovalPrompt
 from aos_cli.tools.arguments import build_arguments, check_arguments, read_input
 from aos_cli.tools.door import (
     NO_START_HELP,
@@ -20,6 +22,7 @@ from aos_cli.tools.door import (
     malformed_answer,
     open_door,
 )
+from aos_runtime.wire.client import Event, Reply
 
 MAX_TIMEOUT_S = 3600
 
@@ -49,20 +52,28 @@ def call(
             "--timeout", metavar="SECONDS", min=0.1, max=MAX_TIMEOUT_S, help="Give up after this long."
         ),
     ] = 60.0,
+    approve: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--approve", metavar="ACTION", help="Allow this action once each time the tool asks for it."
+        ),
+    ] = None,
     no_start: Annotated[bool, typer.Option("--no-start", help=NO_START_HELP)] = False,
 ) -> int:
     """Call a tool and print its answer.
 
-    Arguments are checked against the tool's schema before anything is sent. An answer that is one JSON
-    string is printed decoded. Exit status 1 where the tool says that it failed. JSON: {call_id, tool,
-    capsule, content, value, is_error, duration_ms}, where value is the content parsed as JSON where it is
-    JSON.
+    Arguments are checked against the tool's schema before anything is sent. A tool may ask for an approval:
+    it is shown here and denied unless you agree; without a terminal it is denied at once, unless --approve
+    or a rule in etc/approvals.toml allows it. An answer that is one JSON string is printed decoded. Exit
+    status 1 where the tool says that it failed. JSON: {call_id, tool, capsule, content, value, is_error,
+    duration_ms}, where value is the content parsed as JSON where it is JSON.
 
     Examples:
       aos tool call hello --arg name=Ada
       aos tool call add a:=1 b:=2
       echo '{"name":"Ada"}' | aos tool call hello --input -
       aos tool call report --input @request.json --timeout 300
+      aos tool call deploy --arg branch=main --approve "git push"
     """
     whole = None if input_text is None else read_input(input_text)
     with open_door(start=not no_start) as door:
@@ -70,12 +81,33 @@ def call(
         schema = normal_schema(tool.get("input_schema"))
         arguments = build_arguments(schema, pairs=arg or (), json_pairs=json_pairs or (), whole=whole)
         check_arguments(arguments, schema)
-        reply = call_tool(door, name, arguments, timeout_s=timeout)
+        reply = _call(door, name, arguments, timeout_s=timeout, actions=approve or ())
     if reply.is_error:
         raise reply_error(reply)
     if not isinstance(reply.data, dict) or not isinstance(reply.data.get("content"), str):
         raise malformed_answer()
     return _show(get_console(), name, reply.data, raw=raw)
+
+
+def _call(
+    door: Connection,
+    name: str,
+    arguments: Mapping[str, Any],
+    *,
+    timeout_s: float,
+    actions: Sequence[str],
+) -> Reply:
+    """The reply; asked again once where the capsule was granted meanwhile, since a grant replays nothing."""
+    policy_file = str(get_invocation().home.approvals_file)
+    prompt = ApprovalPrompt(get_console(), policy_file=policy_file, actions=actions)
+
+    def on_event(event: Event) -> None:
+        prompt.handle(event, door.publish)
+
+    reply = call_tool(door, name, arguments, timeout_s=timeout_s, on_event=on_event)
+    if reply.is_error and prompt.granted:
+        reply = call_tool(door, name, arguments, timeout_s=timeout_s, on_event=on_event)
+    return reply
 
 
 def _show(console: Console, name: str, answer: Mapping[str, Any], *, raw: bool) -> int:

@@ -8,20 +8,30 @@ daemon is told to load the new version.
 from __future__ import annotations
 
 import json
+import os
+import select
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from aos_cli.client import Connection, connect, read_seed
 from aos_cli.control.start import daemon_environment
+from aos_cli.install.hook_questions import HookQuestions
 from aos_runtime.errors import AosError, PeerFault, Unavailable
 from aos_runtime.home import Home
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName, PrincipalName
 from aos_runtime.store.stage import Stage
+from aos_runtime.wire.client import Event
+from aos_runtime.wire.methods import NIL_SOURCE
 
 ACTIVATE_TIMEOUT_S = 660.0
 _RELOAD_TIMEOUT_S = 30.0
+_CHILD_END_S = 10.0
+ELICIT_TOPIC = "astrid.v1.elicit"
+ELICIT_REPLIES = "astrid.v1.elicit.response."
 _ABSENT = ("daemon-not-running",)
 
 
@@ -31,6 +41,8 @@ class Activated:
 
     hook: str
     by_daemon: bool
+    warnings: tuple[str, ...] = ()
+    """What the hook logged as a warning or an error, spelled out and still to be escaped."""
 
 
 def connect_if_running(home: Home, principal: PrincipalName) -> Connection | None:
@@ -46,19 +58,52 @@ def connect_if_running(home: Home, principal: PrincipalName) -> Connection | Non
         raise
 
 
-def activate(stage: Stage, environ: Mapping[str, str]) -> Activated:
-    """Activate a stage that this process holds; the errors of the activator come through as they are."""
-    daemon = connect_if_running(stage.home, stage.principal)
-    if daemon is None:
-        return _activate_in_child(stage, environ)
-    with daemon:
-        params: dict[str, object] = {"stage_id": stage.id, "principal": stage.principal}
-        answer = daemon.kernel_request("ActivateStage", params)
-    hook = answer.get("hook") if isinstance(answer, dict) else None
-    return Activated(hook=str(hook or "skipped"), by_daemon=True)
+def activate(stage: Stage, environ: Mapping[str, str], questions: HookQuestions) -> Activated:
+    """Activate a stage that this process holds; the errors of the activator come through as they are.
+
+    `questions` answers the hook.  InvalidInput `answer-missing` where it could not.
+    """
+    try:
+        daemon = connect_if_running(stage.home, stage.principal)
+        if daemon is None:
+            activated = _activate_in_child(stage, environ, questions)
+        else:
+            with daemon:
+                activated = _activate_in_daemon(daemon, stage, questions)
+    except AosError as error:
+        unanswered = questions.problem(stage.name)
+        if unanswered is None:
+            raise
+        raise unanswered from error
+    unanswered = questions.problem(stage.name)
+    if unanswered is not None:
+        raise unanswered
+    return activated
 
 
-def _activate_in_child(stage: Stage, environ: Mapping[str, str]) -> Activated:
+def _activate_in_daemon(daemon: Connection, stage: Stage, questions: HookQuestions) -> Activated:
+    def on_event(event: Event) -> None:
+        payload = event.payload
+        if event.topic != ELICIT_TOPIC or event.source_id != NIL_SOURCE or not isinstance(payload, dict):
+            return
+        request_id, field = payload.get("request_id"), payload.get("field")
+        if isinstance(request_id, str) and isinstance(field, dict):
+            answer = questions.answer(stage.name, field)
+            reply = {"type": "elicit_response", "request_id": request_id, **answer}
+            daemon.publish(ELICIT_REPLIES + request_id, reply)
+
+    params: dict[str, object] = {"stage_id": stage.id, "principal": stage.principal}
+    answer = daemon.kernel_request("ActivateStage", params, on_event=on_event)
+    return _activated(answer if isinstance(answer, dict) else {}, by_daemon=True)
+
+
+def _activated(answer: Mapping[str, object], *, by_daemon: bool) -> Activated:
+    warnings = answer.get("warnings")
+    told = tuple(str(one) for one in warnings) if isinstance(warnings, list) else ()
+    return Activated(hook=str(answer.get("hook") or "skipped"), by_daemon=by_daemon, warnings=told)
+
+
+def _activate_in_child(stage: Stage, environ: Mapping[str, str], questions: HookQuestions) -> Activated:
     command = [
         sys.executable,
         "-P",
@@ -69,25 +114,78 @@ def _activate_in_child(stage: Stage, environ: Mapping[str, str]) -> Activated:
         "--principal",
         stage.principal,
     ]
-    try:
-        finished = subprocess.run(
+    with tempfile.TemporaryFile() as complaints:
+        child = subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=complaints,
             env=daemon_environment(stage.home, environ),
-            timeout=ACTIVATE_TIMEOUT_S,
-            check=False,
+            start_new_session=True,  # Ctrl-C is ours: the child learns of it from the end of its input
         )
+        try:
+            answer = _converse(child, stage, questions)
+        finally:
+            _end(child)
+        if child.returncode != 0 or "error" in answer:
+            complaints.seek(0)
+            raise _child_error(stage, answer, child.returncode, complaints.read())
+    return _activated(answer, by_daemon=False)
+
+
+def _converse(child: subprocess.Popen[bytes], stage: Stage, questions: HookQuestions) -> dict[str, object]:
+    """Answer what the child asks until it says how it went, or ends."""
+    assert child.stdin is not None
+    assert child.stdout is not None
+    for line in _lines(child.stdout.fileno(), stage):
+        said = _read_answer(line)
+        asked = said.get("elicit")
+        if not isinstance(asked, dict):
+            return said
+        field = asked.get("field")
+        answer = questions.answer(stage.name, field if isinstance(field, dict) else {})
+        try:
+            child.stdin.write(json.dumps(answer).encode() + b"\n")
+            child.stdin.flush()
+        except BrokenPipeError:
+            break
+    return {}
+
+
+def _lines(handle: int, stage: Stage) -> Iterator[bytes]:
+    """Lines as they come.  Unavailable `activation-timeout` where none comes for too long."""
+    data = b""
+    while True:
+        line, mark, rest = data.partition(b"\n")
+        if mark:
+            data = rest
+            yield line
+            continue
+        readable, _, _ = select.select([handle], [], [], ACTIVATE_TIMEOUT_S)
+        if not readable:
+            raise Unavailable(
+                "activation-timeout",
+                f"activating capsule `{stage.name}` took over {ACTIVATE_TIMEOUT_S:g} s",
+                hint="its install hook may hang; nothing was installed",
+            )
+        chunk = os.read(handle, 65536)
+        if not chunk:
+            return
+        data += chunk
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Close its input, give it a moment to put things right, then end it."""
+    assert child.stdin is not None
+    assert child.stdout is not None
+    with suppress(BrokenPipeError):
+        child.stdin.close()
+    try:
+        child.wait(_CHILD_END_S)
     except subprocess.TimeoutExpired:
-        raise Unavailable(
-            "activation-timeout",
-            f"activating capsule `{stage.name}` took over {ACTIVATE_TIMEOUT_S:g} s",
-            hint="its install hook may hang; nothing was installed",
-        ) from None
-    answer = _read_answer(finished.stdout)
-    if finished.returncode != 0 or "error" in answer:
-        raise _child_error(stage, answer, finished)
-    return Activated(hook=str(answer.get("hook") or "skipped"), by_daemon=False)
+        child.kill()
+        child.wait()
+    child.stdout.close()
 
 
 def _read_answer(data: bytes) -> dict[str, object]:
@@ -98,16 +196,14 @@ def _read_answer(data: bytes) -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def _child_error(
-    stage: Stage, answer: Mapping[str, object], finished: subprocess.CompletedProcess[bytes]
-) -> AosError:
+def _child_error(stage: Stage, answer: Mapping[str, object], status: int, complaints: bytes) -> AosError:
     error = answer.get("error")
     if isinstance(error, dict) and isinstance(error.get("message"), str):
         return ActivationFailed(error)
-    tail = finished.stderr.decode("utf-8", "replace").splitlines()[-12:]
+    tail = complaints.decode("utf-8", "replace").splitlines()[-12:]
     return PeerFault(
         "activation-failed",
-        f"the activator of capsule `{stage.name}` ended with status {finished.returncode} and gave no reason",
+        f"the activator of capsule `{stage.name}` ended with status {status} and gave no reason",
         hint="nothing was installed; this is a bug in aos, please report what it said",
         log_tail=tail,
     )

@@ -16,7 +16,7 @@ from aos_cli.render.capsules import permission_lines
 from aos_cli.render.units import short_digest
 from aos_runtime.capsule.capability import Capabilities
 from aos_runtime.errors import Denied
-from aos_runtime.store.origin import Provenances
+from aos_runtime.store.origin import Phase, Provenances
 from aos_runtime.store.stage import Stage
 
 
@@ -101,7 +101,7 @@ def obtain_consent(stage: Stage, answers: Answers, console: Console) -> bool:
     Denied `approval-needed` where nobody can be asked or `--yes` is not enough, `approval-declined` on a no.
     """
     trusted = is_trusted(stage.provenance_class)
-    widens = not stage.asks.is_empty() or bool(stage.requests)
+    widens = not stage.asks.is_empty() or bool(stage.requests) or stage.phase is Phase.DOWNGRADE
     decision = decide(trusted=trusted, widens=widens, answers=answers)
     if decision is Decision.SILENT:
         return False
@@ -122,7 +122,7 @@ def obtain_consent(stage: Stage, answers: Answers, console: Console) -> bool:
 
 def _refused(stage: Stage, *, trusted: bool, answers: Answers) -> Denied:
     flag = "--yes" if trusted else "--approve-untrusted"
-    why = "it asks for more than it holds" if trusted else f"it is {_class_word(stage)}"
+    why = _why(stage) if trusted else f"it is {_class_word(stage)}"
     alone = " (`--yes` alone does not approve it)" if answers.yes and not trusted else ""
     return Denied(
         "approval-needed",
@@ -133,6 +133,12 @@ def _refused(stage: Stage, *, trusted: bool, answers: Answers) -> Denied:
         signer=stage.signer,
         capabilities=stage.asks.to_json(),
     )
+
+
+def _why(stage: Stage) -> str:
+    if stage.asks.is_empty() and not stage.requests:
+        return "it is older than the version that is installed"
+    return "it asks for more than it holds"
 
 
 def _class_word(stage: Stage) -> str:

@@ -17,6 +17,7 @@ from aos_cli.console import Console
 from aos_cli.install.activation import Activated, activate, reload_capsule
 from aos_cli.install.consent import Answers, is_trusted, obtain_consent
 from aos_cli.install.env_values import Collected, collect_env, make_asker, variable_name
+from aos_cli.install.hook_questions import HookQuestions
 from aos_cli.render.capsules import permission_documents
 from aos_runtime.errors import AosError
 from aos_runtime.home import Home
@@ -42,6 +43,8 @@ class Order:
     source_text: str
     answers: Answers
     variables: Mapping[str, str]
+    hook_answers: Mapping[str, str]
+    """What to answer the install hook, by key."""
     environ: Mapping[str, str]
 
 
@@ -82,6 +85,7 @@ class Report:
             "signer": installed.receipt.signer,
             "permissions": permission_documents(installed.manifest.capabilities),
             "hook": self.activated.hook,
+            "hook_warnings": list(self.activated.warnings),
             "env_set": sorted([*self.env.changes.values, *self.env.changes.secrets]),
             "env_orphans": list(self.env.orphans),
             "loaded": self.activated.by_daemon and self.reload_problem is None,
@@ -98,12 +102,12 @@ def install_archive(order: Order, console: Console) -> Report:
         if collected.changes:
             stage.offer_env(collected.changes)
         with console.progress(f"Activating {stage.name} {stage.manifest.version}"):
-            activated = activate(stage, order.environ)
+            activated = activate(stage, order.environ, _questions(order, console))
         phase, previous, origin = stage.phase, stage.previous, stage.provenance_class
         installed = commit(
             stage,
             approval=Approval(source=_approval(origin, approved=approved)),
-            env=collected.changes,
+            env=stage.read_offered_env(),  # with what the hook asked for
             source_text=order.source_text,
         )
     for digest in stage.repaired:
@@ -122,6 +126,12 @@ def install_archive(order: Order, console: Console) -> Report:
         env_path=order.home.env_file(order.principal, installed.name),
         missing_imports=missing_imports(installed.manifest, entries),
         export_conflicts=export_conflicts(installed.manifest, entries),
+    )
+
+
+def _questions(order: Order, console: Console) -> HookQuestions:
+    return HookQuestions(
+        console, given=order.hook_answers, environ=order.environ, interactive=order.answers.interactive
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from aos_cli.client import Connection, connect, new_correlation, reply_error
+from aos_cli.client import Connection, OnEvent, connect, new_correlation, reply_error
 from aos_cli.console import get_console, safe
 from aos_cli.control.workspace import find_workspace
 from aos_cli.invocation import get_invocation
@@ -78,14 +78,21 @@ def find_tool(tools: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any
     )
 
 
-def call_tool(door: Connection, name: str, arguments: Mapping[str, Any], *, timeout_s: float) -> Reply:
+def call_tool(
+    door: Connection,
+    name: str,
+    arguments: Mapping[str, Any],
+    *,
+    timeout_s: float,
+    on_event: OnEvent | None = None,
+) -> Reply:
     """Call a tool and wait for its answer.  Ctrl-C and a daemon that stays silent cancel the call."""
     correlation = new_correlation()
     params: dict[str, object] = {"name": name, "arguments": dict(arguments), "timeout_s": timeout_s}
     exchange = tools_exchange("call", params, correlation)
     door.send(exchange)
     try:
-        return door.wait_reply(exchange, total_s=timeout_s + _GRACE_S)
+        return door.wait_reply(exchange, total_s=timeout_s + _GRACE_S, on_event=on_event)
     except BaseException as error:
         if isinstance(error, Unavailable) and error.code == "daemon-lost":
             raise

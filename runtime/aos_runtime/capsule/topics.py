@@ -27,6 +27,9 @@ TOOL_DESCRIBE = "tool.v1.request.describe"
 COMMAND_RUN = "cli.v1.command.run"
 RESERVED_TOOL_NAME = "result"
 
+_TOOL_TRAFFIC = ("tool.v1.request.execute", TOOL_RESULT, f"{TOOL_EXECUTE}.?", f"{TOOL_EXECUTE}.?.result")
+"""Where every call passes; `?` is in no tool's name, so only a wildcard covers it."""
+
 Surface = Literal["tool", "cli"]
 
 
@@ -115,6 +118,11 @@ def tool_topic(name: str) -> str:
             name=name[:80],
         )
     return f"{TOOL_EXECUTE}.{name}"
+
+
+def reads_all_tools(pattern: str) -> bool:
+    """Whether a capsule that subscribes to `pattern` sees the tool calls or results of other capsules."""
+    return any(covers(pattern, topic) for topic in _TOOL_TRAFFIC)
 
 
 def _segments_match(wanted: list[str], given: list[str]) -> bool:

@@ -22,6 +22,7 @@ from aos_runtime.kernel.failures import failure_message
 from aos_runtime.kernel.kernel import Kernel
 from aos_runtime.kernel.lifecycle import Lifecycle
 from aos_runtime.kernel.ports import Ownership, Submission
+from aos_runtime.kernel.questions import APPROVAL_REPLIES, ELICIT_REPLIES
 from aos_runtime.wire import requests as wire
 from aos_runtime.wire.client import encode_message
 from aos_runtime.wire.egress import CHAT_TOPICS, decide_egress, encode_event, is_for_clients
@@ -44,7 +45,21 @@ DISCONNECT_TOPIC = "client.v1.disconnect"
 LANE_PREFIXES = {"astrid.v1.request.status.": "GetStatus", "astrid.v1.request.shutdown.": "Shutdown"}
 """All that a reserved lane may ask, each with one correlation segment."""
 
+SELECTION_PREFIX = "registry.v1.selection."
+_REPLY_PREFIXES = {
+    "approval_required": APPROVAL_REPLIES,
+    "grant_required": APPROVAL_REPLIES,
+    "elicit_request": ELICIT_REPLIES,
+}
+
+
+class _Ask(msgspec.Struct):
+    request_id: str = ""
+    callback_topic: str = ""
+
+
 _encode = msgspec.json.Encoder().encode
+_decode_ask = msgspec.json.Decoder(_Ask).decode
 _decode_answer = msgspec.json.Decoder(AgentResponse).decode
 
 
@@ -79,7 +94,8 @@ class Gateway:
     """Implements `server.Gateway`.
 
     `sessions` is the server's table.  `check_workspace` says what is wrong with a folder; `workspace` is the
-    default for clients that name none.  `on_leave` hears of each closed session.
+    default for clients that name none.  `on_leave` hears of each closed session,
+    `on_gone` of its owner id, for what waits on it.
     """
 
     def __init__(
@@ -98,6 +114,7 @@ class Gateway:
         self.events: EventsDoor | None = None
         """Set before the first client; it needs what is made after the gateway."""
         self.on_leave: Callable[[], None] = lambda: None
+        self.on_gone: Callable[[str], None] = lambda owner: None
         self._kernel = kernel
         self._lifecycle = lifecycle
         self._door = door
@@ -108,6 +125,10 @@ class Gateway:
         self._clock = clock
 
     # clients that come and go
+
+    def is_present(self, principal: str | None, owner: str | None) -> bool:
+        """Whether the connection with this owner id is open."""
+        return any(session.owner == owner for session in self.sessions.of(principal))
 
     def admit(self, session: Session, identity: Identity, proceed: Callable[[], None]) -> str | None:
         if self._ownership.epoch(identity.principal) is None:
@@ -136,6 +157,7 @@ class Gateway:
         self._door.disconnect(session.owner)
         if self.events is not None:
             self.events.disconnect(session.owner)
+        self.on_gone(session.owner)
         body = b'{"type":"disconnect","reason":"socket closed"}'
         self._announce(session, DISCONNECT_TOPIC, body, "disconnect")
         self.on_leave()
@@ -215,6 +237,7 @@ class Gateway:
     def _to_bus(self, session: Session, decision: Accepted, cause: Envelope) -> None:
         if decision.session is not None:
             session.set_turn(None if decision.cancels else decision.session)
+        session.take_reply(decision.topic)
         message = msgspec.structs.replace(cause, topic=decision.topic, body=decision.body, kind=decision.kind)
         submission = self._kernel.submit(message)
         if submission is not Submission.ACCEPTED:
@@ -264,6 +287,10 @@ class Gateway:
         for session in self.sessions.of(envelope.principal):
             if session.facts is None or not decide_egress(envelope, session.facts):
                 continue
+            reply = human_reply_topic(envelope)
+            if reply is not None and not session.expect_reply(reply):
+                self._note("warn", f"principal {envelope.principal} has too many open questions")
+                continue
             if frame is None:
                 owner = envelope.request_owner if envelope.source_id != NIL_SOURCE else None
                 frame = encode_event(
@@ -283,3 +310,21 @@ class Gateway:
                 return
             if is_final:
                 session.set_turn(None)
+
+
+def human_reply_topic(envelope: Envelope) -> str | None:
+    """Where the person who is asked by this event answers; None where it asks nobody.
+
+    Approvals and elicitations come from the daemon alone; a selection comes from a capsule, which names the
+    topic.
+    """
+    prefix = _REPLY_PREFIXES.get(envelope.kind or "")
+    try:
+        if prefix is not None and envelope.source_id == NIL_SOURCE:
+            return prefix + _decode_ask(envelope.body).request_id
+        if envelope.kind == "selection_required":
+            topic = _decode_ask(envelope.body).callback_topic
+            return topic if topic.startswith(SELECTION_PREFIX) else None
+    except msgspec.DecodeError:
+        pass
+    return None

@@ -30,6 +30,7 @@ from aos_runtime.home import Home
 from aos_runtime.host import CodeCache, EngineSettings, HostEngine
 from aos_runtime.kernel.activation import Activator
 from aos_runtime.kernel.answers import Process
+from aos_runtime.kernel.approvals import Approvals
 from aos_runtime.kernel.audit_answers import AuditAnswers
 from aos_runtime.kernel.audited import Requests
 from aos_runtime.kernel.audited_calls import ToolCalls
@@ -37,18 +38,22 @@ from aos_runtime.kernel.audited_views import Capsules
 from aos_runtime.kernel.boot import ensure_bundled, in_boot_order, index_tools, report_view
 from aos_runtime.kernel.cancellation import Cancellations
 from aos_runtime.kernel.changes import Changes
+from aos_runtime.kernel.elicits import OwnerElicitor
 from aos_runtime.kernel.guest import GuestPort
 from aos_runtime.kernel.handlers import Services, make_handlers
+from aos_runtime.kernel.human import HumanRequests
 from aos_runtime.kernel.kernel import Kernel, system_cause
 from aos_runtime.kernel.leader import Leader
 from aos_runtime.kernel.lifecycle import Lifecycle
 from aos_runtime.kernel.loading import Loader
 from aos_runtime.kernel.ports import LocalOwnership
+from aos_runtime.kernel.questions import Questions
 from aos_runtime.kernel.requests import RequestRouter, is_request
 from aos_runtime.kernel.supervise import Supervisor
 from aos_runtime.kernel.ticker import Ticker
 from aos_runtime.kernel.views import View
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName, PrincipalName
+from aos_runtime.store.approval_rules import read_rules
 from aos_runtime.store.audit_entry import SUCCESS, SYSTEM
 from aos_runtime.store.commit import sweep
 from aos_runtime.store.env import read_secrets
@@ -127,6 +132,7 @@ class Runtime:
         self._resources.callback(sink.close)
         self.journal = LogJournal(sink, settings.log_level, echo=self._options.foreground)
         self.journal.daemon("info", f"starting, process {os.getpid()}")
+        read_rules(self._home)  # a rule that cannot be read is told now, not when it is needed
         ensure_default(self._home, now=self._started_at)
         seed = load_runtime_seed(self._home, create=True)
         sweep(self._home)
@@ -155,6 +161,14 @@ class Runtime:
             journal=self.journal,
             executions=self.tool_calls,
         )
+        self.questions = Questions(self.kernel)
+        self.approvals = Approvals(
+            home=self._home,
+            questions=self.questions,
+            journal=self.journal,
+            before_block=self.kernel.before_block,
+            trail=self.trail,
+        )
         loader = Loader(
             home=self._home,
             codes=self.codes,
@@ -163,6 +177,7 @@ class Runtime:
             journal=self.journal,
             before_block=self.kernel.before_block,
             trail=self.trail,
+            request_approval=self.approvals.request,
         )
         self._capsules = Capsules(self.trail)
         supervisor = Supervisor(self.journal, self._announce)
@@ -192,6 +207,8 @@ class Runtime:
             clock=time.monotonic,
         )
         self.gateway.on_leave = self._check_ephemeral
+        self.gateway.on_gone = self.questions.drop_owner
+        self.questions.is_present = self.gateway.is_present
         path = self.run.claim_socket_path()
         self.server = Server(
             token=self.run.write_token(),
@@ -209,16 +226,24 @@ class Runtime:
         self.kernel.on(self.door.wants, self.door.hear)
         self.kernel.on(self.tool_calls.wants, self.tool_calls.hear)
         self.kernel.on(self.cancellations.wants, self.cancellations.receive)
+        self.kernel.on(self.questions.wants, self.questions.hear, answers=True)
         self.server.listen(path)
         self.run.write_pid()
 
     def _make_requests(self, rights: Rights) -> None:
         changes = Changes(
-            home=self._home, lifecycle=self.lifecycle, activator=self.activator, announce=self._announce
+            home=self._home,
+            lifecycle=self.lifecycle,
+            activator=self.activator,
+            announce=self._announce,
+            elicit_from=lambda caller: OwnerElicitor(
+                self.questions, system_cause(caller.principal, caller.request_owner)
+            ),
         )
         services = Services(
             lifecycle=self.lifecycle,
             changes=changes,
+            human=HumanRequests(home=self._home, questions=self.questions, approvals=self.approvals),
             process=self._process,
             agents=rights.agents,
             may_list_agents=rights.may_list_agents,
@@ -262,6 +287,7 @@ class Runtime:
             self.requests.sweep,
             self.lifecycle.sweep,
             self.tool_calls.sweep,
+            self.questions.sweep,
             self._sweep,
         ):
             self.ticker.every(chore)
@@ -347,6 +373,7 @@ class Runtime:
     def _stop_threads(self) -> bool:
         """End every thread that could use what is about to be freed; False where one would not end."""
         if hasattr(self, "leader"):
+            self.questions.stop()
             self.ticker.stop()
             self.lifecycle.stop_loops()
             self.kernel.subscriptions.stop()

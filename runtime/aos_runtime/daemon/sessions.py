@@ -18,11 +18,15 @@ from aos_runtime.wire.handshake import Identity, ServerHandshake
 from aos_runtime.wire.ingress import ConnectionFacts
 from aos_runtime.wire.methods import NIL_SOURCE
 
+MAX_HUMAN_REQUESTS = 128
+"""Questions that one connection has been asked and has not answered; further ones do not reach it."""
+
 
 class Session:
     """One connection from accept to close.  Before the handshake has ended `facts` and `cause` are None."""
 
     __slots__ = (
+        "_changing",
         "cause",
         "connection",
         "deadline",
@@ -38,6 +42,8 @@ class Session:
         self.connection = connection
         self.handshake: ServerHandshake | None = handshake
         self.owner = str(uuid.uuid4())
+        self._changing = threading.Lock()
+        """Over `facts`, which several threads replace."""
         self.deadline: float | None = deadline
         """Monotonic time at which the connection is closed unless something happens first; None for none."""
         self.facts: ConnectionFacts | None = None
@@ -75,8 +81,25 @@ class Session:
 
     def set_turn(self, session: str | None) -> None:
         """A chat turn begins, or ends (None)."""
-        if self.facts is not None:
-            self.facts = msgspec.structs.replace(self.facts, turn_session=session)
+        with self._changing:
+            if self.facts is not None:
+                self.facts = msgspec.structs.replace(self.facts, turn_session=session)
+
+    def expect_reply(self, topic: str) -> bool:
+        """A person is asked on this connection and may answer once on `topic`; False where too many are."""
+        with self._changing:
+            facts = self.facts
+            if facts is None or len(facts.human_requests) >= MAX_HUMAN_REQUESTS:
+                return False
+            self.facts = msgspec.structs.replace(facts, human_requests=facts.human_requests | {topic})
+            return True
+
+    def take_reply(self, topic: str) -> None:
+        """The answer on `topic` came; a second one is refused."""
+        with self._changing:
+            facts = self.facts
+            if facts is not None and topic in facts.human_requests:
+                self.facts = msgspec.structs.replace(facts, human_requests=facts.human_requests - {topic})
 
 
 class Sessions:

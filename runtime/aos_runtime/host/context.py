@@ -11,16 +11,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from aos_runtime.bus.envelope import Envelope
 from aos_runtime.capsule.capability import Capabilities
+from aos_runtime.host.codecs import Err
 from aos_runtime.host.resources import ResourceTable
 from aos_runtime.host.waiting import WaitGate
 from aos_runtime.names import CapsuleName, PrincipalName
 from aos_runtime.store.kv import KvSpace
 
-__all__ = ["Binding", "GuestContext", "Inflow", "KvSpace"]
+__all__ = ["Binding", "ElicitQuestion", "GuestContext", "Inflow", "KvSpace"]
 
 DENIED = "capability-denied"
 
@@ -61,6 +62,16 @@ class Binding:
 
     action: str
     topic: str
+
+
+class ElicitQuestion(NamedTuple):
+    """What a lifecycle hook asks.  `kind` is text, secret, select or array; every text is the guest's."""
+
+    kind: str
+    key: str
+    description: str
+    options: tuple[str, ...]
+    default: str | None
 
 
 def _do_nothing() -> None:
@@ -116,6 +127,12 @@ class GuestContext:
     """`(source uuid, capability name)` among the capsules that this principal can see; None: no registry."""
     observe: Callable[[str, int, str | None], None] | None = None
     """`(function, perf_counter_ns at its start, error case)` after each host call but `publish`."""
+    request_approval: Callable[[Envelope | None, str, str], str | Err] | None = None
+    """`(invocation, action, resource)`: a case of `approval-decision`; None: nobody can be asked, denied."""
+    elicit: Callable[[ElicitQuestion], str | tuple[str, ...] | Err] | None = None
+    """The answer of whoever installs (a tuple for an array); None outside of a lifecycle hook."""
+    has_secret: Callable[[str], bool] | None = None
+    """Whether a secret is kept under a key; None: none is."""
     current: Envelope | None = None
     """The invocation being served, or the message that a run loop received last; None outside of both."""
     is_loop: bool = False

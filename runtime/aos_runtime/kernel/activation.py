@@ -9,23 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 from aos_runtime.capsule.identity import source_id
-from aos_runtime.errors import AosError, Conflict
-from aos_runtime.host import Code, GuestContext, GuestTrap, Instance
+from aos_runtime.errors import AosError
+from aos_runtime.host import Code
 from aos_runtime.host.context import KvSpace
 from aos_runtime.kernel.audited import ADMITTED, AuditedSpace, Trail
-from aos_runtime.kernel.failures import failure_sentence
+from aos_runtime.kernel.elicits import Elicit
+from aos_runtime.kernel.hooks import Hook, HookRun
 from aos_runtime.kernel.kernel import Journal
 from aos_runtime.kernel.ports import State
 from aos_runtime.names import CapsuleName, Digest, PrincipalName
 from aos_runtime.store.audit_entry import SUCCESS, SYSTEM, failure
-from aos_runtime.store.env import read_env, read_secrets, resolve_env
 from aos_runtime.store.origin import Phase
 from aos_runtime.store.stage import Stage
-
-Hook = Literal["astrid-install", "astrid-upgrade"]
 
 HOOKS: dict[Phase, Hook] = {
     Phase.INSTALL: "astrid-install",
@@ -48,9 +46,16 @@ class Activation:
     wasm_hash: str | None
     phase: str
     hook: str
+    warnings: tuple[str, ...] = ()
+    """What the hook logged as a warning or an error."""
 
     def to_json(self) -> dict[str, object]:
-        return {"wasm_hash": self.wasm_hash, "phase": self.phase, "hook": self.hook}
+        return {
+            "wasm_hash": self.wasm_hash,
+            "phase": self.phase,
+            "hook": self.hook,
+            "warnings": list(self.warnings),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,14 +71,14 @@ class Activator:
     publish: Callable[[Stage, str, str, bytes], str | None]
     trail: Trail | None = None
 
-    def activate(self, stage: Stage) -> Activation:
+    def activate(self, stage: Stage, elicit: Elicit | None = None) -> Activation:
         """Compile and run the hook, between two entries of the audit trail.
 
-        Conflict `lifecycle-hook-failed` where the capsule's own hook says no; Unavailable
+        `elicit` asks whoever installs, None: nobody can be asked.  Errors as `HookRun.run`; Unavailable
         `audit-unavailable` where it could not be put on record first.
         """
         if self.trail is None:
-            return self._activate(stage)
+            return self._activate(stage, elicit)
         action = {
             "type": "capsule_activated",
             "capsule_id": stage.name,
@@ -86,7 +91,7 @@ class Activator:
         self.trail.require(stage.principal, action, ADMITTED, SYSTEM)
         ended: str | None = "internal-fault"
         try:
-            activation = self._activate(stage)
+            activation = self._activate(stage, elicit)
             ended = None
         except AosError as error:
             ended = error.code
@@ -95,7 +100,7 @@ class Activator:
             self.trail.record(stage.principal, action, SUCCESS if ended is None else failure(ended), SYSTEM)
         return activation
 
-    def _activate(self, stage: Stage) -> Activation:
+    def _activate(self, stage: Stage, elicit: Elicit | None) -> Activation:
         wasm, digest = stage.read_wasm(), stage.wasm_digest
         if wasm is None or digest is None:
             return Activation(wasm_hash=None, phase=stage.phase.value, hook="skipped")
@@ -103,46 +108,18 @@ class Activator:
         hook = HOOKS.get(stage.phase)
         if hook is None or hook not in code.implemented:
             return Activation(wasm_hash=digest, phase=stage.phase.value, hook="skipped")
-        self._run_hook(stage, code, digest, hook)
-        return Activation(wasm_hash=digest, phase=stage.phase.value, hook="ran")
-
-    def _run_hook(self, stage: Stage, code: Code, digest: Digest, hook: Hook) -> None:
-        instance = Instance(code, self._context(stage, digest))
-        try:
-            instance.lifecycle(hook)
-        except GuestTrap as trap:
-            raise Conflict(
-                "lifecycle-hook-failed",
-                f"the {hook} hook of '{stage.name}' failed: {failure_sentence(trap)}",
-                hint=f"`aos logs {stage.name}` shows what it said; nothing was changed",
-                hook=hook,
-            ) from trap
-        finally:
-            instance.close()
+        source = source_id(stage.name, digest)
+        run = HookRun(
+            stage,
+            hook,
+            space=self._space(stage.principal, stage.name),
+            journal=self.journal,
+            publish=lambda topic, payload: self.publish(stage, source, topic, payload),
+            elicit=elicit,
+        )
+        warnings = run.run(code, digest)
+        return Activation(wasm_hash=digest, phase=stage.phase.value, hook="ran", warnings=warnings)
 
     def _space(self, principal: PrincipalName, name: CapsuleName) -> KvSpace:
         space = self.state.space(principal, name)
         return space if self.trail is None else AuditedSpace(space, self.trail, principal, name)
-
-    def _context(self, stage: Stage, digest: Digest) -> GuestContext:
-        principal, name = stage.principal, stage.name
-        source = source_id(name, digest)
-        offered = stage.read_offered_env()
-        stored: dict[str, object] = {**read_env(stage.home, principal, name)}
-        stored.update({str(key): value for key, value in offered.values.items()})
-        secrets: dict[str, str] = {**read_secrets(stage.home, principal, name)}
-        secrets.update({str(key): value for key, value in offered.secrets.items()})
-        for key in offered.removed:
-            stored.pop(key, None)
-            secrets.pop(key, None)
-        values = resolve_env(stage.manifest, stored, secrets).values
-        return GuestContext(
-            capsule=name,
-            principal=principal,
-            source_id=source,
-            capabilities=stage.manifest.capabilities,
-            kv=self._space(principal, name),
-            publish=lambda topic, payload: self.publish(stage, source, topic, payload),
-            config=values.get,
-            log=lambda level, message: self.journal.capsule(principal, name, level, message),
-        )

@@ -39,6 +39,7 @@ READING = frozenset(
         "CapsTokenList",
         "InviteList",
         "PairDeviceList",
+        "ApprovalList",
         "AuditStats",
         "AuditHealth",
         "AuditHeads",

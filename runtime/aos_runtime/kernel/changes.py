@@ -16,6 +16,7 @@ from aos_runtime.errors import AosError, Denied, InvalidInput, NotFound
 from aos_runtime.home import Home
 from aos_runtime.kernel.activation import Activator
 from aos_runtime.kernel.answers import capsules_loaded
+from aos_runtime.kernel.elicits import Elicit
 from aos_runtime.kernel.lifecycle import Lifecycle
 from aos_runtime.kernel.requests import Answer, Caller
 from aos_runtime.kernel.views import View
@@ -40,7 +41,11 @@ LOADED_TOPIC = "astrid.v1.capsules_loaded"
 
 
 class Changes:
-    """Installs, activates, reloads and removes.  `announce(principal, topic, body)` publishes an event."""
+    """Installs, activates, reloads and removes.
+
+    `announce(principal, topic, body)` publishes an event; `elicit_from(caller)` asks the connection that
+    requested a change, for the hook of what it installs.
+    """
 
     def __init__(
         self,
@@ -49,19 +54,22 @@ class Changes:
         lifecycle: Lifecycle,
         activator: Activator,
         announce: Callable[[PrincipalName, str, bytes], None],
+        elicit_from: Callable[[Caller], Elicit | None] = lambda caller: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._home = home
         self._lifecycle = lifecycle
         self._activator = activator
         self._announce = announce
+        self._elicit_from = elicit_from
         self._now = now
 
     def activate(self, caller: Caller, params: Mapping[str, object]) -> Answer:
         """Compile a stage that the caller's process holds and run its hook; the caller commits."""
         principal = parse_principal_name(str(params["principal"]))
         with open_stage(self._home, principal, str(params["stage_id"])) as stage:
-            return Answer(status="Success", data=self._activator.activate(stage).to_json())
+            activation = self._activator.activate(stage, self._elicit_from(caller))
+            return Answer(status="Success", data=activation.to_json())
 
     def reload(self, caller: Caller, params: Mapping[str, object]) -> Answer:
         """Serve what is installed now."""
@@ -105,9 +113,11 @@ class Changes:
             approval = decide_approval(stage, params["authority"])
             if env:
                 stage.offer_env(env)
-            self._activator.activate(stage)
+            self._activator.activate(stage, self._elicit_from(caller))
             phase = stage.phase.value
-            installed = commit(stage, approval=approval, env=env, source_text=str(source))
+            installed = commit(
+                stage, approval=approval, env=stage.read_offered_env(), source_text=str(source)
+            )
         view = self._reload_if_loaded(principal, installed.name)
         return Answer(status="Success", data=self._install_data(installed, previous, phase, view))
 

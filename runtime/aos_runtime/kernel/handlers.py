@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from aos_runtime.kernel import answers
 from aos_runtime.kernel.changes import Changes
+from aos_runtime.kernel.human import HumanRequests
 from aos_runtime.kernel.lifecycle import Lifecycle
 from aos_runtime.kernel.requests import Answer, Caller, Handler
 from aos_runtime.kernel.views import View
@@ -30,6 +31,7 @@ class Services:
 
     lifecycle: Lifecycle
     changes: Changes
+    human: HumanRequests
     process: Callable[[], answers.Process]
     agents: Callable[[PrincipalName | None], Iterable[answers.AgentProfile]]
     may_list_agents: Callable[[PrincipalName], bool]
@@ -55,6 +57,9 @@ def make_handlers(services: Services) -> dict[str, Handler]:
             status="AgentReadiness", data=answers.agent_readiness(_view(services, caller))
         ),
         "AgentList": lambda caller, params: _agent_list(services, caller),
+        "ApprovalList": services.human.list_all,
+        "ApprovalAnswer": services.human.answer,
+        "ApprovalRevoke": services.human.revoke,
         "Shutdown": lambda caller, params: _shutdown(services, params),
     }
     slow = {

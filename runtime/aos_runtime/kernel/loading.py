@@ -16,11 +16,12 @@ from typing import Protocol
 from blake3 import blake3
 
 from aos_runtime import HOST_VERSION
+from aos_runtime.bus.envelope import Envelope
 from aos_runtime.capsule.identity import source_id
 from aos_runtime.capsule.manifest import Manifest, check_host_version
 from aos_runtime.errors import AosError, Corrupt, Unavailable
 from aos_runtime.home import Home
-from aos_runtime.host import Code, GuestContext, GuestTrap, Instance
+from aos_runtime.host import Code, Err, GuestContext, GuestTrap, Instance
 from aos_runtime.host.context import Binding, KvSpace
 from aos_runtime.kernel.actor import Generation
 from aos_runtime.kernel.audit import HostCall
@@ -37,6 +38,9 @@ from aos_runtime.names import CapsuleName, Digest, PrincipalName
 from aos_runtime.policy.denials import Denial
 from aos_runtime.store.env import read_env, read_secrets, resolve_env
 from aos_runtime.store.installed import Installed, load_installed
+
+RequestApproval = Callable[[CapsuleName, PrincipalName, Envelope | None, str, str], str | Err]
+"""`(capsule, principal, invocation, action, resource)`: `Approvals.request`."""
 
 
 class GuestBus(Bus, Protocol):
@@ -97,6 +101,7 @@ class Loader:
         journal: Journal,
         before_block: Callable[[], None],
         trail: Trail | None = None,
+        request_approval: RequestApproval | None = None,
     ) -> None:
         self._home = home
         self._codes = codes
@@ -105,6 +110,7 @@ class Loader:
         self._journal = journal
         self._before_block = before_block
         self._trail = trail
+        self._request_approval = request_approval
 
     def load(self, principal: PrincipalName, name: CapsuleName) -> Loaded | Unready:
         """Load one capsule.  NotFound where it is not installed; every other failure is an `Unready`."""
@@ -216,6 +222,8 @@ class Loader:
             config=values.get,
             log=lambda level, message: self._journal.capsule(principal, name, level, message),
             before_block=self._before_block,
+            request_approval=self._approval_port(principal, name),
+            has_secret=lambda key: bool(read_secrets(self._home, principal, name).get(key)),
         )
         if attempt is not None:
             _give_to_loop(context, attempt)
@@ -233,6 +241,15 @@ class Loader:
     def _space(self, principal: PrincipalName, name: CapsuleName) -> KvSpace:
         space = self._state.space(principal, name)
         return space if self._trail is None else AuditedSpace(space, self._trail, principal, name)
+
+    def _approval_port(
+        self, principal: PrincipalName, name: CapsuleName
+    ) -> Callable[[Envelope | None, str, str], str | Err] | None:
+        """What one capsule asks people through; None where this process asks nobody."""
+        ask = self._request_approval
+        if ask is None:
+            return None
+        return lambda cause, action, resource: ask(name, principal, cause, action, resource)
 
 
 def _give_to_loop(context: GuestContext, attempt: Attempt) -> None:

@@ -27,6 +27,7 @@ from aos_runtime.wire.methods import (
     ADMIN_PREFIX,
     ADMIN_RESPONSE_PREFIX,
     EVENTS_PREFIX,
+    HUMAN_METHODS,
     NIL_SOURCE,
     REQUEST_PREFIX,
     TOOLS_PREFIX,
@@ -205,6 +206,8 @@ class RequestRouter:
             return "management request denied: missing or invalid principal"
         if isinstance(request, wire.BadRequest):
             return request.text
+        if request.method.name in HUMAN_METHODS and envelope.source_id != NIL_SOURCE:
+            return f"{request.method.name} is taken from a client only, never from a capsule"
         for capability in wire.required_capabilities(request, principal):
             problem = self._denial(principal, envelope.device_key_id, capability)
             if problem is not None:

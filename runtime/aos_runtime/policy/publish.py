@@ -21,11 +21,12 @@ DELIVERY_FAILURE = "astrid.v1.delivery.failure"
 RESERVED_NAMESPACES = (
     DELIVERY_FAILURE,
     "astrid.v1.response.failure",
-    "astrid.v1.approval.response",
-    "astrid.v1.elicit.response",
+    "astrid.v1.approval",
+    "astrid.v1.elicit",
+    "astrid.v1.grant",
 )
-"""Only the kernel reports failures and only the front door brings a person's answers: a guest would forge
-them.
+"""Only the kernel reports failures and asks people, only the front door brings their answers: a guest that
+could would forge them.
 """
 
 _RESERVED_PREFIXES = tuple(f"{name}." for name in RESERVED_NAMESPACES)

@@ -14,6 +14,7 @@ from aos_runtime.capsule.archive import Inventory
 from aos_runtime.capsule.capability import Capabilities
 from aos_runtime.capsule.manifest import Manifest
 from aos_runtime.capsule.provenance import verify_provenance
+from aos_runtime.capsule.topics import reads_all_tools
 from aos_runtime.capsule.version import Version
 from aos_runtime.errors import NotFound
 from aos_runtime.home import Home
@@ -82,7 +83,12 @@ def all_requests(manifest: Manifest) -> tuple[str, ...]:
         f"run the MCP server `{server.id}`: {shlex.join((server.command or server.type, *server.args))}"
         for server in manifest.mcp_servers
     )
-    return (*unknown, *servers)
+    watched = (
+        f"read the tool calls of every capsule of its principal (it subscribes to {pattern})"
+        for pattern in manifest.subscribe_patterns
+        if reads_all_tools(pattern)
+    )
+    return (*unknown, *servers, *watched)
 
 
 def find_wishes(origin: Provenances, manifest: Manifest, previous: Installed | None) -> Wishes:

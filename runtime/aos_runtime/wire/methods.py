@@ -103,9 +103,15 @@ ADMIN_METHODS: dict[str, Method] = {
         Method("AuditHealth", "audit.health", "audit:health"),
         Method("AuditHeads", "audit.heads", "audit:heads"),
         Method("AuditExport", "audit.export", "audit:export"),
+        Method("ApprovalList", "approval.list", "self:approval:respond", "approval:respond"),
+        Method("ApprovalAnswer", "approval.answer", "self:approval:respond", "approval:respond"),
+        Method("ApprovalRevoke", "approval.revoke", "self:approval:respond", "approval:respond"),
     )
 }
-"""Admin methods by name."""
+"""Admin methods by name; those of approvals are ours."""
+
+HUMAN_METHODS = frozenset(("ApprovalList", "ApprovalAnswer", "ApprovalRevoke"))
+"""Taken from a client only: a capsule that could send them would approve its own requests."""
 
 
 def reply_topic(topic: str) -> str | None:

@@ -113,6 +113,19 @@ class _AuditExport(_Params, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=MAX_EXPORT)] = DEFAULT_EXPORT
 
 
+class _ApprovalList(_Params, frozen=True):
+    principal: str | None = None
+
+
+class _ApprovalAnswer(_ApprovalList, frozen=True, kw_only=True):
+    request_id: str
+    decision: Literal["approve", "approve_session", "approve_always", "deny"]
+
+
+class _ApprovalRevoke(_ApprovalList, frozen=True, kw_only=True):
+    id: str
+
+
 class _ToolName(_Params, frozen=True):
     name: str
 
@@ -155,7 +168,12 @@ _KERNEL_PARAMS: dict[str, type[_Params]] = {
 }
 """What each kernel method takes; one that is not here takes nothing."""
 
-_ADMIN_PARAMS: dict[str, type[_Params]] = {"AuditExport": _AuditExport}
+_ADMIN_PARAMS: dict[str, type[_Params]] = {
+    "AuditExport": _AuditExport,
+    "ApprovalList": _ApprovalList,
+    "ApprovalAnswer": _ApprovalAnswer,
+    "ApprovalRevoke": _ApprovalRevoke,
+}
 """What each admin method takes; one that is not here takes nothing."""
 
 TOOLS_PARAMS: dict[str, type[_Params]] = {

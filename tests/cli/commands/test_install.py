@@ -33,7 +33,7 @@ def activations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """Stand in the test's folder; activating is noted, not done."""
     seen: list[str] = []
 
-    def activate(stage: Stage, environ: object) -> Activated:
+    def activate(stage: Stage, environ: object, questions: object) -> Activated:
         seen.append(f"{stage.name} {stage.manifest.version}")
         return Activated(hook="skipped", by_daemon=False)
 

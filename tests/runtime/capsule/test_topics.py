@@ -17,6 +17,7 @@ from aos_runtime.capsule.topics import (
     has_valid_segments,
     is_tool_name,
     matches_dispatch,
+    reads_all_tools,
     subscription_problem,
     tool_topic,
     topic_problem,
@@ -126,3 +127,24 @@ def test_tool_names_that_the_router_refuses(name: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         tool_topic(name)
     assert caught.value.code == "tool-name"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reads"),
+    [
+        ("tool.v1.request.execute", True),
+        ("tool.v1.request.*", True),
+        ("tool.v1.execute.*", True),
+        ("tool.v1.execute.*.result", True),
+        ("tool.v1.execute.result", True),
+        ("tool.*", True),
+        ("*.v1.execute.*", True),
+        ("tool.v1.execute.search", False),
+        ("tool.v1.execute.search.result", False),
+        ("tool.v1.request.describe", False),
+        ("tool.v1.response.describe.*", False),
+        ("astrid.v1.*", False),
+    ],
+)
+def test_who_reads_all_tool_calls(pattern: str, reads: bool) -> None:
+    assert reads_all_tools(pattern) == reads

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from aos_runtime.bus.mailbox import MAILBOX_DEPTH
+from aos_runtime.daemon import sessions
 from aos_runtime.daemon.connection import Closed, Connection
 from aos_runtime.daemon.gateway import Gateway
 from aos_runtime.daemon.sessions import Session
@@ -279,3 +280,74 @@ def test_a_reserved_lane_asks_nothing_else(switch: Switch, topic: str, method: s
     switch.say(lane, topic, type="raw_json", method=method)
     assert closed(lane) == [Closed.REFUSED]
     assert switch.bench.topics() == ["client.v1.connect"]
+
+
+def ask_for_approval(switch: Switch, request_id: str, source_id: str = NIL, **who: str | None) -> None:
+    payload = {
+        "type": "approval_required",
+        "request_id": request_id,
+        "action": "git push",
+        "resource": "git push origin",
+        "reason": "Capsule 'deploy' requests approval",
+    }
+    body = json.dumps(payload).encode()
+    switch.bench.kernel.publish("astrid.v1.approval", body, "approval_required", source_id, cause(**who))
+
+
+def answer_approval(switch: Switch, session: Session, request_id: str) -> None:
+    topic = f"astrid.v1.approval.response.{request_id}"
+    switch.say(session, topic, type="approval_response", request_id=request_id, decision="approve")
+
+
+def test_abi_30_a_human_reply_is_taken_once_and_only_where_it_was_asked(switch: Switch) -> None:
+    asked, other = switch.connect(), switch.connect()
+    ask_for_approval(switch, "r1", owner=asked.owner)
+    assert ([frame["topic"] for frame in sent(asked)], sent(other)) == (["astrid.v1.approval"], [])
+    answer_approval(switch, other, "r1")
+    assert sent(other)[-1]["payload"]["reason"] == "human reply is no longer available on this connection"
+    assert closed(other) == [Closed.REFUSED]
+    answer_approval(switch, asked, "r1")
+    assert switch.bench.topics()[-1] == "astrid.v1.approval.response.r1"
+    assert (switch.bench.heard[-1].request_owner, closed(asked)) == (asked.owner, [])
+    answer_approval(switch, asked, "r1")
+    assert closed(asked) == [Closed.REFUSED], "a second answer comes too late"
+
+
+def test_what_a_capsule_forges_opens_no_reply(switch: Switch) -> None:
+    asked = switch.connect()
+    ask_for_approval(switch, "r1", source_id="a-capsule", owner=asked.owner)
+    answer_approval(switch, asked, "r1")
+    assert closed(asked) == [Closed.REFUSED]
+
+
+def test_a_selection_names_where_it_is_answered(switch: Switch) -> None:
+    asked = switch.connect()
+    for callback in ("registry.v1.selection.c1", "astrid.v1.approval.response.c1"):
+        payload = {"request_id": "s1", "title": "?", "options": [], "callback_topic": callback}
+        body = json.dumps({"type": "selection_required", **payload}).encode()
+        switch.bench.kernel.publish(
+            "registry.v1.response.x", body, "selection_required", "a-capsule", cause(owner=asked.owner)
+        )
+    assert asked.facts is not None
+    assert asked.facts.human_requests == {"registry.v1.selection.c1"}
+
+
+def test_a_connection_has_so_many_open_questions(switch: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MAX_HUMAN_REQUESTS", 2)
+    asked = switch.connect()
+    for number in range(3):
+        ask_for_approval(switch, f"r{number}", owner=asked.owner)
+    assert len(sent(asked)) == 2
+    assert switch.notes == [("warn", "principal alice has too many open questions")]
+
+
+def test_who_waits_on_a_connection_hears_of_its_end(switch: Switch) -> None:
+    gone: list[str] = []
+    switch.gateway.on_gone = gone.append
+    session = switch.connect()
+    assert switch.gateway.is_present(ALICE, session.owner)
+    assert not switch.gateway.is_present("bob", session.owner)
+    switch.gateway.sessions.remove(session)
+    switch.gateway.gone(session)
+    assert gone == [session.owner]
+    assert not switch.gateway.is_present(ALICE, session.owner)

@@ -309,7 +309,7 @@ def test_a_capsule_is_installed_served_and_removed_by_requests(home: Home, tmp_p
     archive = tmp_path / "later.capsule"
     archive.write_bytes(archive_of(home, "later", tool_guest(TOOLS, "unreachable"), EXECUTE_ROW))
     with running(home), connected(home) as client:
-        params = {"source": f"file://{archive}", "workspace": False, "authority": "automatic", "env": []}
+        params: dict[str, object] = {"source": f"file://{archive}", "authority": "explicit_approval"}
         data = client.request("InstallCapsule", params)["data"]
         assert (data["phase"], data["installed_version"], data["previous_version"]) == (
             "install",
@@ -329,7 +329,7 @@ def test_a_stage_is_activated_by_the_daemon_and_by_the_one_shot(home: Home, tmp_
     archive = tmp_path / "staged.capsule"
     archive.write_bytes(archive_of(home, "staged", tool_guest(TOOLS, "unreachable"), EXECUTE_ROW))
     with stage_source(home, DEFAULT_PRINCIPAL, archive, now=fixed_now()) as stage:
-        expected = {"wasm_hash": stage.wasm_digest, "phase": "install", "hook": "skipped"}
+        expected = {"wasm_hash": stage.wasm_digest, "phase": "install", "hook": "skipped", "warnings": []}
         once = activate(home, stage.id)
         assert (once.returncode, json.loads(once.stdout)) == (0, expected)
         with running(home), connected(home) as client:

@@ -272,3 +272,35 @@ def test_draining_waits_for_changes_and_starts_no_more() -> None:
     assert desk.ask("ReloadCapsule", {"id": "x"}) == error("the daemon is stopping")
     gate.set()
     assert desk.router.drain(WAIT_S)
+
+
+def test_a_capsule_cannot_answer_for_a_person() -> None:
+    desk = Desk()
+    desk.router = RequestRouter(
+        bus=desk,
+        profiles=desk.profiles,
+        handlers={"ApprovalAnswer": Handler(run=desk.status)},
+        journal=desk.journal,
+        ready=desk.jobs.append,
+        before_block=lambda: None,
+    )
+    params = {"request_id": "r1", "decision": "approve"}
+    body = json.dumps({"method": "ApprovalAnswer", "params": params, "request_id": "1"}).encode()
+    message = msgspec.structs.replace(
+        cause(), topic="astrid.v1.admin.approval.answer", body=body, kind="raw_json"
+    )
+    desk.router.receive(msgspec.structs.replace(message, source_id="a-capsule"))
+    desk.jobs.popleft().run_one()
+    assert desk.replies == [
+        (
+            "astrid.v1.admin.response.approval.answer",
+            {
+                "request_id": "1",
+                "status": "Error",
+                "data": "ApprovalAnswer is taken from a client only, never from a capsule",
+            },
+        )
+    ]
+    desk.router.receive(message)
+    desk.jobs.popleft().run_one()
+    assert desk.replies[-1][1]["status"] == "Status"
