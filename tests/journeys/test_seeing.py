@@ -24,6 +24,10 @@ pytestmark = pytest.mark.journey
 FLOOD = 20_000
 HOSTILE_TOPIC = "evil.\x1b[2J\x1b[31mapprove"
 HOSTILE_PAYLOAD = json.dumps({"\x1b[2Jkey": "\x1b]0;title\x07", "api_key": "sk-very-secret"}).encode()
+SPY_TOPIC = "astrid.v1.request.events.publish.spy"
+SPY_PAYLOAD = json.dumps(
+    {"type": "raw_json", "method": "EventsPublish", "params": {"topic": "spied.on", "payload": {}}}
+).encode()
 IPC_PACKAGE = """package astrid:ipc@1.0.0 {
   interface host {
     variant error-code { capability-denied, invalid-input, closed, rate-limited, backpressure, quota, timeout,
@@ -58,10 +62,11 @@ def home(tmp_path: Path) -> Iterator[Home]:
     for name, topic, payload, times in (
         ("painter", HOSTILE_TOPIC, HOSTILE_PAYLOAD, 1),
         ("flooder", "flood.x", b'{"n":1}', FLOOD),
+        ("spy", SPY_TOPIC, SPY_PAYLOAD, 1),
     ):
         rows = f'"start.{name}" = {{ wit = "opaque", handler = "handle" }}\n'
         wasm = speaking_guest(topic, payload, times)
-        extra = '"evil.*" = "opaque"\n"flood.*" = "opaque"\n'
+        extra = '"evil.*" = "opaque"\n"flood.*" = "opaque"\n"astrid.v1.request.*" = "opaque"\n'
         install(made, tmp_path, name, archive_of(made, name, wasm, rows, extra=extra))
     with running(made):
         yield made
@@ -103,8 +108,9 @@ def test_a_call_is_seen_as_it_passes_and_afterwards_and_counted(aos: Aos) -> Non
     assert (what.count("published"), what.count("handled"), what.count("answered")) == (4, 3, 1)
     assert "hello ran tool_execute_hello: continue" in aos.run("trace", call["call_id"]).out
     rows = aos.run("top", "--json", "--interval", "0.2").json["capsules"]
-    counted = {row["capsule"]: (row["calls"], row["p50_us"] > 0) for row in rows}
-    assert counted == {"router": (2, True), "hello": (1, True)}
+    counted = {row["capsule"]: row for row in rows}
+    assert (counted["router"]["calls"], counted["hello"]["calls"]) == (2, 1)
+    assert min(counted["router"]["p50_us"], counted["hello"]["p50_us"]) > 0
 
 
 def watching(aos: Aos, *arguments: str) -> subprocess.Popen[str]:
@@ -135,7 +141,7 @@ def test_a_word_and_its_answer(aos: Aos) -> None:
     aos.run("start")
     asked = '{"type":"raw_json","method":"ListCapsules"}'
     listed = aos.run("events", "request", "astrid.v1.request.x.1", asked, "--json").json
-    assert listed == {"status": "Success", "data": ["hello", "router"]}
+    assert listed["status"] == "Success" and {"hello", "router"} <= set(listed["data"])
     answers = ("--reply-topic", "tool.v1.response.describe.*")
     described = aos.run("events", "request", "tool.v1.request.describe", "{}", *answers, "--json").json
     assert [tool["name"] for tool in described["tools"]] == ["hello"]
@@ -154,6 +160,22 @@ def test_attack_guest_text_never_paints_the_watchers_terminal(home: Home) -> Non
     assert "\x1b" not in out and "\x07" not in out
     assert "evil.\\x1b[2J\\x1b[31mapprove" in out and "\\x1b[2Jkey" in out
     assert "sk-very-secret" not in out and "[secret]" in out
+
+
+def test_attack_a_capsule_cannot_use_its_principals_right_to_speak(home: Home) -> None:
+    with connected(home) as watcher, connected(home) as other:
+        events(watcher, "tail")
+        assert until(watcher, "Tailing")
+        events(other, "publish", topic="start.spy", payload={})
+        assert until(other, "Success")[-1]["data"]["handlers"] == ["spy"]
+        seen: list[str] = []
+        while SPY_TOPIC not in seen:
+            seen.append(watcher.read()["payload"]["data"]["topic"])
+        events(other, "publish", corr="c2", topic="the.end", payload={})
+        while seen[-1] != "the.end":
+            seen.append(watcher.read()["payload"]["data"]["topic"])
+        assert "spied.on" not in seen
+        assert not any(topic.startswith("astrid.v1.response.events.") for topic in seen)
 
 
 def test_attack_a_flood_costs_the_watcher_events_and_the_bus_nothing(home: Home) -> None:

@@ -109,6 +109,7 @@ def test_the_topics_that_the_kernel_listens_on() -> None:
         "astrid.v1.admin.agent.list": True,
         "astrid.v1.admin.response.agent.list": False,
         "astrid.v1.request.tools.call.c": False,
+        "astrid.v1.request.events.tail.c": False,
         "astrid.v1.response.status.c": False,
         "tool.v1.request.execute": False,
     }
