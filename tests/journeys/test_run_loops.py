@@ -44,6 +44,10 @@ def test_bus_16_a_run_loop_answers_messages_and_its_tool_is_listed_and_callable(
     ]
     assert "loop_state" in [tool["name"] for tool in aos.run("tool", "list", "--format", "json").json]
     assert call(aos, "loop_state") == "echoed 3"
+    wait_until(
+        lambda: "tool loop_state of looper" in aos.run("audit", "tail").out, "the loop's call is on record"
+    )
+    assert aos.run("audit", "verify", "--json").json["intact"] is True
     facts = row(aos, "looper")
     assert (facts["state"], facts["run_loop"], facts["warnings"], facts["tools"]) == (
         "ready",
