@@ -63,6 +63,9 @@ def _sentence(action: Mapping[str, Any]) -> str:
         case "host_call_run":
             resource = f" {word('resource')}" if "resource" in action else ""
             return f"{word('call')}{resource} by {word('capsule_id')}{times}"
+        case "approval_granted" | "approval_denied" as kind:
+            asked = f"{word('action')} {word('resource')} by {word('capsule_id')}"
+            return f"{kind.replace('_', ' ')} ({word('decision')}): {asked}"
         case "admin_request":
             return f"request {word('method')}{_params(action.get('params'))}{times}"
         case "capsule_loaded" | "capsule_unloaded" | "capsule_activated" as kind:

@@ -98,7 +98,15 @@ HARMLESS = frozenset(
 
 
 NOT_AWAITED = frozenset(
-    {"Shutdown", "UnloadCapsule", "CapsRevoke", "AgentDisable", "events.tail", "events.trace"}
+    {
+        "Shutdown",
+        "UnloadCapsule",
+        "CapsRevoke",
+        "AgentDisable",
+        "ApprovalRevoke",
+        "events.tail",
+        "events.trace",
+    }
 )
 """Methods that only take something away, or look: recorded, but a full disk must not stand in their way."""
 

@@ -136,6 +136,24 @@ def test_a_folded_denial_says_how_often(run_aos: RunAos, home: Home) -> None:
     )
 
 
+def test_an_approval_says_what_was_asked_and_decided(run_aos: RunAos, home: Home) -> None:
+    open_home(home, create=True)
+    action = {
+        "type": "approval_granted",
+        "capsule_id": "demo",
+        "action": "git push",
+        "resource": "origin\x07",
+        "decision": "approved",
+    }
+    store = AuditStore(home.audit_db, load_runtime_seed(home, create=True))
+    store.append([Draft(AT_NS, "alice", action, {"type": "user_approval"}, SUCCESS)])
+    store.close()
+    assert run_aos("audit", "tail").out == (
+        "      1  2026-08-01 10:00:00.000  alice       ok        "
+        "approval granted (approved): git push origin\\x07 by demo\n"
+    )
+
+
 def test_tail_as_json_is_one_entry_a_line(run_aos: RunAos, home: Home) -> None:
     write(home)
     rows = [json.loads(line) for line in run_aos("audit", "tail", "--json").out.splitlines()]
