@@ -9,16 +9,18 @@ from pathlib import Path
 import pytest
 
 from aos_runtime.capsule.manifest import Component
-from aos_runtime.errors import Conflict, Corrupt, NotFound
+from aos_runtime.errors import Conflict, Corrupt, NotFound, Unavailable
 from aos_runtime.home import Home
 from aos_runtime.host import CodeCache, HostEngine
 from aos_runtime.kernel.activation import Activation, Activator
+from aos_runtime.kernel.audit import HostCall
 from aos_runtime.kernel.loading import Loaded, Loader, Unready, check_component_hash
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName
 from aos_runtime.store.commit import Approval, commit
 from aos_runtime.store.kv import KvStore
 from aos_runtime.store.receipts import ApprovalSource
 from aos_runtime.store.stage import stage_source
+from tests.support.audit_trails import FakeTrail
 from tests.support.guests import CONTINUE, component_of, guest_text, world_of
 from tests.support.kernels import Bench, fixed_now, make_installed
 from tests.support.tool_guests import archive_of, install, tool_guest, without_bundled
@@ -42,6 +44,7 @@ class Room:
         self.home = Home(folder / "home")
         without_bundled(self.home)
         self.bench = Bench()
+        self.trail = FakeTrail()
         self.state = KvStore(self.home.state_db)
         self.codes = CodeCache(engine, self.home.code_cache, b"k" * 32)
         self.loader = Loader(
@@ -51,9 +54,14 @@ class Room:
             bus=self.bench.kernel,
             journal=self.bench.journal,
             before_block=lambda: None,
+            trail=self.trail,
         )
         self.activator = Activator(
-            codes=self.codes, state=self.state, journal=self.bench.journal, publish=lambda *_: None
+            codes=self.codes,
+            state=self.state,
+            journal=self.bench.journal,
+            publish=lambda *_: None,
+            trail=self.trail,
         )
 
     def install(self, name: str, wasm: bytes, rows: str = ROW, **options: str) -> None:
@@ -82,6 +90,21 @@ def test_a_capsule_that_is_whole_serves_with_its_tools(room: Room) -> None:
     assert [(tool.name, tool.description) for tool in loaded.tools or ()] == [("x", "Does x")]
     assert loaded.warnings == ()
     assert room.bench.heard == []
+    loaded.generation.close()
+
+
+def test_what_a_capsule_is_refused_and_what_it_stores_is_on_record(room: Room) -> None:
+    room.install("good", tool_guest(TOOLS))
+    loaded = room.load("good")
+    assert isinstance(loaded, Loaded)
+    context = loaded.generation.context
+    assert context.publish("not.v1.mine", b"{}") == "capability-denied"
+    assert context.publish("tool.v1.execute.x.result", b"{}") is None
+    context.kv.set("key", b"value")
+    assert room.trail.calls == [
+        HostCall(DEFAULT_PRINCIPAL, "good", "ipc.publish", "not.v1.mine", "capability-denied"),
+        HostCall(DEFAULT_PRINCIPAL, "good", "kv.set", None, None),
+    ]
     loaded.generation.close()
 
 
@@ -176,3 +199,19 @@ def test_a_hook_that_traps_stops_the_install(room: Room) -> None:
         pytest.raises(Conflict, match="the astrid-install hook of 'hooked' failed"),
     ):
         room.activator.activate(stage)
+    assert [(kept, what["type"], how) for kept, _, what, how in room.trail.entries] == [
+        ("require", "capsule_activated", {"status": "success", "details": "admitted"}),
+        ("record", "capsule_activated", {"status": "failure", "error": "lifecycle-hook-failed"}),
+    ]
+
+
+def test_a_hook_does_not_run_where_it_cannot_be_put_on_record(room: Room) -> None:
+    archive = room.folder / "hooked.capsule"
+    archive.write_bytes(archive_of(room.home, "hooked", hooked("(call $real) unreachable"), ROW))
+    room.trail.is_full = True
+    with (
+        stage_source(room.home, DEFAULT_PRINCIPAL, archive, now=fixed_now()) as stage,
+        pytest.raises(Unavailable, match="nothing was done"),
+    ):
+        room.activator.activate(stage)
+    assert room.trail.entries == []
