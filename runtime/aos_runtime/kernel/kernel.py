@@ -93,6 +93,7 @@ class Kernel:
         self.journal = journal
         self._executions = executions
         self.trace = Recorder()
+        self._note_published = self.trace.published
         self._ready = ready
         self._clock = clock
         self._seq = 0
@@ -138,15 +139,11 @@ class Kernel:
     def targets(self, topic: str, principal: str | None) -> tuple[str, ...]:
         """The capsules that a message on `topic` goes to now: by their rows, then by their subscriptions."""
         with self.order:
-            handlers = self._routing.plan(topic, principal).targets
-            return (*handlers, *self.subscriptions.receivers(topic, principal))
+            return self._all_targets(self._routing.plan(topic, principal), topic, principal)
 
-    def _trace_published(self, envelope: Envelope, cause_seq: int, plan: Plan, *, received: bool) -> None:
-        """(order) Leave a step of a message."""
-        targets = plan.targets
-        if received:
-            targets = (*targets, *self.subscriptions.receivers(envelope.topic, envelope.principal))
-        self.trace.published(envelope, cause_seq, targets)
+    def _all_targets(self, plan: Plan, topic: str, principal: str | None) -> tuple[str, ...]:
+        """(order) Those of the plan, then those that receive by a subscription."""
+        return (*plan.targets, *self.subscriptions.receivers(topic, principal))
 
     def _note_received(self, envelope: Envelope) -> None:
         """(order) A run loop got what somebody invoked."""
@@ -177,7 +174,8 @@ class Kernel:
             received = self.subscriptions.count and self.subscriptions.deliver(envelope)
             if received and plan.is_invocable and not plan.steps:
                 self._note_received(envelope)
-            self._trace_published(envelope, cause.seq, plan, received=bool(received))
+            targets = self._all_targets(plan, topic, cause.principal) if received else plan.targets
+            self._note_published(envelope, cause.seq, targets)
             for actor, delivery in self._deliveries(envelope, plan):
                 offer = actor.mailbox.offer(delivery)
                 if offer is Offer.WOKE:
@@ -208,7 +206,8 @@ class Kernel:
                     self._note_received(envelope)
                 if not is_taken:
                     is_taken = self._is_received(topic, message.principal) if plan.is_invocable else received
-            self._trace_published(envelope, 0, plan, received=received)
+            targets = self._all_targets(plan, topic, message.principal) if received else plan.targets
+            self._note_published(envelope, 0, targets)
             for actor, delivery in pairs:
                 if actor.waiting or not actor.mailbox.has_room():
                     actor.waiting.append(delivery)
