@@ -55,6 +55,10 @@ def test_bus_16_a_run_loop_answers_messages_and_its_tool_is_listed_and_callable(
         [],
         ["loop_state"],
     )
+    wait_until(lambda: "tick" in aos.run("logs", "looper").out, "the watchdog's tick")
+    assert (
+        'heard astrid.v1.lifecycle.capsule_loaded {"event":"capsule_loaded"' in aos.run("logs", "looper").out
+    )
     install(aos, looper_capsule)
     assert call(aos, "loop_state") == "echoed 0", "an install replaces the loop"
     assert call(aos, "ask", text="again") == "again"
@@ -99,6 +103,20 @@ def test_cmp_13_one_that_fails_when_it_is_ready_is_restarted_and_shown(
     assert "stumbled in panic" in facts["reason"]
     wait_until(lambda: row(aos, "stumbler")["restarts"] >= 2, "the second restart")
     assert "stumbler is restarting" in aos.run("status").out
+
+
+def test_a_spinning_loop_ends_soon_when_its_capsule_is_removed(aos: Aos, stumbler_capsule: Path) -> None:
+    install(aos, stumbler_capsule, "--var", "MODE=spin")
+    aos.run("start")
+    pid = aos.daemon_pid()
+    assert pid is not None and loop_threads(pid) == 1
+    aos.run("capsule", "remove", "stumbler")
+    wait_until(lambda: loop_threads(pid) == 0, "the loop's thread ends", timeout_s=5)
+
+
+def loop_threads(pid: int) -> int:
+    names = [path.read_text().strip() for path in Path(f"/proc/{pid}/task").glob("*/comm")]
+    return sum(1 for name in names if name.startswith("aos-loop"))
 
 
 def test_dmn_12_spinning_loops_end_with_the_daemon_within_its_bound(aos: Aos, stumbler_capsule: Path) -> None:

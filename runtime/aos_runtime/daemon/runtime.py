@@ -39,9 +39,11 @@ from aos_runtime.kernel.boot import ensure_bundled, in_boot_order, index_tools, 
 from aos_runtime.kernel.cancellation import Cancellations
 from aos_runtime.kernel.changes import Changes
 from aos_runtime.kernel.elicits import OwnerElicitor
+from aos_runtime.kernel.events import KernelEvents
 from aos_runtime.kernel.guest import GuestPort
 from aos_runtime.kernel.handlers import Services, make_handlers
 from aos_runtime.kernel.human import HumanRequests
+from aos_runtime.kernel.idle import IdleSweep
 from aos_runtime.kernel.kernel import Kernel, system_cause
 from aos_runtime.kernel.leader import Leader
 from aos_runtime.kernel.lifecycle import Lifecycle
@@ -184,6 +186,10 @@ class Runtime:
         self.lifecycle = Lifecycle(
             self.kernel, loader, self._installed_names, self._on_view, supervisor.failed
         )
+        self.events = KernelEvents(
+            self._announce, lambda: self.lifecycle.views, self.kernel.subscriptions.lost_by_principal
+        )
+        self.idle = IdleSweep(self.kernel.order, lambda: self.lifecycle.views)
         self.activator = Activator(
             codes=self.codes,
             state=self.state,
@@ -288,6 +294,8 @@ class Runtime:
             self.lifecycle.sweep,
             self.tool_calls.sweep,
             self.questions.sweep,
+            self.events.sweep,
+            self.idle.sweep,
             self._sweep,
         ):
             self.ticker.every(chore)
@@ -296,6 +304,7 @@ class Runtime:
 
     def _load(self) -> None:
         self.lifecycle.load_all(DEFAULT_PRINCIPAL)
+        self.events.started(self.kernel.boot_id)
         self.run.write_ready(self._options.workspace or self._home.root)
         self._grace_ends = time.monotonic() + EPHEMERAL_GRACE_S
         took_ms = (time.monotonic() - self._started) * 1000
@@ -317,6 +326,7 @@ class Runtime:
     def _on_view(self, view: View) -> None:
         report_view(view, self.journal)
         self._capsules.note(view)
+        self.events.changed(view)
         index_tools(self._home, view, self.journal)
 
     def _on_fault(self, error: Exception) -> None:
@@ -375,6 +385,7 @@ class Runtime:
         if hasattr(self, "leader"):
             self.questions.stop()
             self.ticker.stop()
+            self.events.stopping()
             self.lifecycle.stop_loops()
             self.kernel.subscriptions.stop()
             if not self._stop_guests(STOP_GENTLY_S):

@@ -144,8 +144,9 @@ class Instance:
     def run_loop(self, *, window_s: float, is_stopping: Callable[[], bool]) -> None:
         """Run the guest's `run` until it returns, on the thread of its own that calls this.
 
-        GuestTrap as in `hook`, also where it goes `window_s` without a wait (recv, accept, sleep); once
-        `is_stopping` a wait renews nothing any more.  InvalidInput `lifecycle-missing` as in `lifecycle`.
+        GuestTrap as in `hook`, also where it goes `window_s` without a wait (recv, accept, sleep), and soon
+        after `is_stopping` where it does not return by itself.  InvalidInput `lifecycle-missing` as in
+        `lifecycle`.
         """
 
         def renew() -> None:
@@ -154,6 +155,7 @@ class Instance:
                 set_fuel(self._context, self._fuel)
 
         self.context.yielded = renew
+        self._patience.is_stopping = is_stopping
         try:
             self.lifecycle("run", timeout_s=window_s)
         finally:

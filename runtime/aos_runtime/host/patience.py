@@ -13,6 +13,9 @@ from typing import Protocol
 from aos_runtime.host.context import GuestContext
 from aos_runtime.host.traps import GuestTrap, TrapReason
 
+STOP_GRACE_S = 0.5
+"""What a run loop that is asked to stop has left to return by itself."""
+
 
 class Clock(Protocol):
     """The part of the engine that is needed here."""
@@ -26,12 +29,14 @@ class Clock(Protocol):
 class Patience:
     """One instance's; `begin` starts a call."""
 
-    __slots__ = ("_clock", "_context", "_ends", "_interruptions", "_timeout_s")
+    __slots__ = ("_clock", "_context", "_ends", "_interruptions", "_timeout_s", "is_stopping")
 
     def __init__(self, clock: Clock, context: GuestContext, timeout_s: float) -> None:
         self._clock = clock
         self._context = context
         self._timeout_s = timeout_s
+        self.is_stopping: Callable[[], bool] | None = None
+        """Asked of a run loop: once true, it has `STOP_GRACE_S` left, whatever it does."""
         self.begin(None)
 
     def begin(self, timeout_s: float | None) -> None:
@@ -47,6 +52,9 @@ class Patience:
         """Why the running call must end now, None where it may go on."""
         if self._context.is_cancelled:
             return GuestTrap(TrapReason.CANCELLED, "its call was cancelled")
+        if self.is_stopping is not None and self.is_stopping():
+            self._ends = min(self._ends, monotonic() + STOP_GRACE_S)
+            self.is_stopping = None
         if self._clock.interruptions != self._interruptions or monotonic() >= self._ends:
             return GuestTrap(TrapReason.DEADLINE, "it ran longer than one call may")
         return None

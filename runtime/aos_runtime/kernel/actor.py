@@ -96,9 +96,14 @@ class Generation:
         if instance is not None:
             instance.wake()
 
+    def detach(self) -> GuestInstance | None:
+        """Give the instance away, to be closed; only while no thread is inside it."""
+        instance, self._instance = self._instance, None
+        return instance
+
     def close(self) -> None:
         """Drop the instance; only while no thread is inside it."""
-        instance, self._instance = self._instance, None
+        instance = self.detach()
         if instance is not None:
             instance.close()
 
@@ -167,6 +172,13 @@ class Actor:
     def depth(self) -> int:
         """Messages that wait: queued, and those of clients that wait for room in the queue."""
         return len(self.mailbox) + len(self.waiting)
+
+    def take_idle_instance(self) -> GuestInstance | None:
+        """(order) The instance, for the caller to close, where no thread is inside it or about to be."""
+        generation = self.generation
+        if self.mailbox.busy or generation.context.keeps_resources:
+            return None
+        return generation.detach()
 
     def swap(self, generation: Generation) -> Generation | None:
         """(order) Serve from `generation` from the next message on.

@@ -17,6 +17,7 @@ from aos_runtime.home import Home
 from aos_runtime.kernel.activation import Activator
 from aos_runtime.kernel.answers import capsules_loaded
 from aos_runtime.kernel.elicits import Elicit
+from aos_runtime.kernel.events import LOADED_TOPIC
 from aos_runtime.kernel.lifecycle import Lifecycle
 from aos_runtime.kernel.requests import Answer, Caller
 from aos_runtime.kernel.views import View
@@ -37,7 +38,6 @@ from aos_runtime.store.receipts import ApprovalSource
 from aos_runtime.store.stage import Stage, open_stage, stage_source
 
 REMOTE_PREFIXES = ("http://", "https://", "github.com/", "@", "gh:")
-LOADED_TOPIC = "astrid.v1.capsules_loaded"
 
 
 class Changes:

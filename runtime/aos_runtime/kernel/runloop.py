@@ -2,8 +2,8 @@
 
 The thread never leads and serves nobody else.  Each start is an *attempt* with a new instance, a new context
 and its own subscriptions, so nothing of a failed one is left.  A loop is stopped by asking: its subscriptions
-close, its sleeps are cut short, and its deadline is renewed no more, so one that ignores all that is trapped
-by the yield rule within `WINDOW_S`.  Source: host-abi.md 2.6, daemon-kernel.md 6.4, 6.5 and 6.8.
+close and its sleeps are cut short; one that goes on all the same is trapped half a second later.  Source:
+host-abi.md 2.6, daemon-kernel.md 6.4, 6.5 and 6.8.
 """
 
 from __future__ import annotations

@@ -9,7 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from aos_runtime.errors import Conflict, InvalidInput, LimitExceeded
-from aos_runtime.host import Code, EngineSettings, GuestTrap, HookResult, HostEngine, Instance, TrapReason
+from aos_runtime.host import (
+    Code,
+    EngineSettings,
+    GuestTrap,
+    HookResult,
+    HostEngine,
+    Instance,
+    TrapReason,
+    patience,
+)
 from tests.support.guests import (
     CONTINUE,
     ECHO,
@@ -502,3 +511,17 @@ def test_a_run_loop_that_is_stopping_gets_no_more_time(engine: HostEngine, recor
     with pytest.raises(GuestTrap) as caught:
         instance.run_loop(window_s=0.1, is_stopping=lambda: True)
     assert caught.value.reason in (TrapReason.DEADLINE, TrapReason.FUEL)
+
+
+def test_a_spinning_run_loop_that_is_asked_to_stop_is_stopped_soon(
+    engine: HostEngine, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "STOP_GRACE_S", 0.02)
+    large = HostEngine(EngineSettings(memory_bytes=4 << 20, epoch_tick_s=0.005))
+    try:
+        instance = Instance(looping(large, "(loop $l (br $l))"), recorder.context(is_loop=True))
+        with pytest.raises(GuestTrap) as caught:
+            instance.run_loop(window_s=3600.0, is_stopping=lambda: True)
+        assert caught.value.reason is TrapReason.DEADLINE
+    finally:
+        large.close()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 
+from aos_runtime.host import GuestTrap, HookResult, TrapReason
+from aos_runtime.kernel.idle import IdleSweep
 from aos_runtime.kernel.leader import Leader
 from aos_runtime.names import CapsuleName
 from tests.runtime.kernel.test_leader import FakeSource
@@ -70,3 +72,64 @@ def test_cmp_14_an_instance_is_never_entered_twice_and_keeps_the_order_of_each_p
             assert [number for who, number in rows if who == str(publisher)] == list(range(MESSAGES))
         resident = bench.lifecycle.view(ALICE).residents[CapsuleName(f"c{index}")]
         assert (resident.actor.meter.calls, resident.actor.mailbox.drops) == (PUBLISHERS * MESSAGES, 0)
+
+
+def test_bus_06_a_slow_failing_or_denying_member_of_a_fan_out_delays_nobody() -> None:
+    """A hundred rounds; the slow member does not come back before the four good ones have answered."""
+    bench = Bench()
+    leader = Leader(FakeSource(), slow_s=0.0005)
+    bench.kernel._ready = leader.ready
+    answered = threading.Semaphore(0)
+    release = threading.Semaphore(0)
+
+    def slow(call: Call) -> None:
+        leader.before_block()
+        assert release.acquire(timeout=WAIT_S)
+
+    def trapping(call: Call) -> None:
+        raise GuestTrap(TrapReason.TRAP, "unreachable")
+
+    bench.capsule("slow", slow, subscribe={"tool.v1.request.describe": "tool_describe"})
+    bench.capsule("traps", trapping, subscribe={"tool.v1.request.describe": "tool_describe"})
+    bench.capsule(
+        "denies",
+        lambda call: HookResult("deny", b"no"),
+        subscribe={"tool.v1.request.describe": "tool_describe"},
+    )
+    for index in range(4):
+        bench.capsule(
+            f"good{index}",
+            lambda call: answered.release(),
+            subscribe={"tool.v1.request.describe": "tool_describe"},
+        )
+    bench.lifecycle.load_all(ALICE)
+    leader.start()
+    for _ in range(100):
+        bench.publish("tool.v1.request.describe")
+        for _ in range(4):
+            assert answered.acquire(timeout=0.5), "inside the describe window"
+        release.release()
+    assert leader.stop(WAIT_S)
+
+
+def test_bus_09_a_hundred_callers_at_once_after_an_eviction() -> None:
+    bench = Bench()
+    leader = Leader(FakeSource(), slow_s=0.0005)
+    bench.kernel._ready = leader.ready
+    done = threading.Semaphore(0)
+    bench.capsule("one", lambda call: done.release(), subscribe={"n.v1": "go"})
+    bench.lifecycle.load_all(ALICE)
+    leader.start()
+    idle = IdleSweep(bench.kernel.order, lambda: bench.lifecycle.views)
+    for round_ in range(10):
+        threads = [threading.Thread(target=bench.publish, args=("n.v1",)) for _ in range(60)]
+        for thread in threads:
+            thread.start()
+        for second in range(5):
+            idle.sweep(round_ * 10_000 + second * 100.0)
+        for thread in threads:
+            thread.join(WAIT_S)
+        for _ in range(60):
+            assert done.acquire(timeout=WAIT_S)
+    assert leader.stop(WAIT_S)
+    assert not any(one.closed for one in bench.instances[-1:])

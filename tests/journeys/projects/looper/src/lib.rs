@@ -25,6 +25,7 @@ impl Looper {
         let requests = ipc::subscribe("echo.v1.request")?;
         let calls = ipc::subscribe("tool.v1.execute.loop_state")?;
         let ticks = ipc::subscribe("astrid.v1.watchdog.tick")?;
+        let events = ipc::subscribe("astrid.v1.lifecycle.*")?;
         runtime::signal_ready()?;
         let mut echoed = 0u64;
         loop {
@@ -44,7 +45,11 @@ impl Looper {
                     json!({ "type": "tool_execute_result", "call_id": id, "result": result });
                 ipc::publish_json("tool.v1.execute.loop_state.result", &answer)?;
             }
+            for message in events.poll()?.messages {
+                log::info(format!("heard {} {}", message.topic, message.payload));
+            }
             for _ in ticks.poll()?.messages {
+                log::info("tick");
                 ipc::publish_json("looper.v1.tick", &json!({ "echoed": echoed }))?;
             }
         }
