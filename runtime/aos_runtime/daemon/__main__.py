@@ -18,7 +18,7 @@ from aos_runtime.home import Home, resolve_home
 from aos_runtime.names import parse_principal_name
 
 if TYPE_CHECKING:
-    from aos_runtime.daemon.runtime import Options
+    from aos_runtime.daemon.options import Options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,7 +59,7 @@ def _serve(parsed: argparse.Namespace) -> int:
 
 
 def _options(parsed: argparse.Namespace, home: Home) -> Options:
-    from aos_runtime.daemon.runtime import Options
+    from aos_runtime.daemon.options import Options
     from aos_runtime.daemon.workspace import find_workspace, workspace_refusal
 
     user = os.environ.get("HOME")

@@ -15,7 +15,8 @@ import sys
 import threading
 import traceback
 
-from aos_runtime.daemon.runtime import Options, Runtime, StuckThreads
+from aos_runtime.daemon.options import Options, StuckThreads
+from aos_runtime.daemon.runtime import Runtime
 from aos_runtime.errors import AosError, InvalidInput
 from aos_runtime.home import Home
 

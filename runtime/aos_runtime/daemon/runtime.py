@@ -11,15 +11,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 from aos_runtime.config import load_settings
 from aos_runtime.daemon.audit import open_trail, retention_of
 from aos_runtime.daemon.events import EventsDoor, Sources
 from aos_runtime.daemon.gateway import Gateway
 from aos_runtime.daemon.journal import LogJournal
+from aos_runtime.daemon.options import Options, StuckThreads
 from aos_runtime.daemon.rights import Rights
 from aos_runtime.daemon.server import Server
 from aos_runtime.daemon.showing import Showing
@@ -74,16 +73,6 @@ STOP_GENTLY_S = 1.0
 STOP_INTERRUPTED_S = 3.0
 STOP_CHANGES_S = 2.0
 FLUSH_S = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """How a daemon was asked to run.  `workspace` is canonical; `user_home` is never a workspace."""
-
-    ephemeral: bool = False
-    foreground: bool = False
-    workspace: Path | None = None
-    user_home: Path | None = None
 
 
 class Runtime:
@@ -404,7 +393,3 @@ class Runtime:
         deadline = time.monotonic() + timeout_s
         ended = self.leader.stop(timeout_s)
         return self.lifecycle.join_loops(max(0.0, deadline - time.monotonic())) and ended
-
-
-class StuckThreads(RuntimeError):
-    """A thread would not end: nothing can be freed under it, the process must go."""

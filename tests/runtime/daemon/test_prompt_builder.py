@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from aos_runtime.daemon.runtime import Options, Runtime
+from aos_runtime.daemon.options import Options
+from aos_runtime.daemon.runtime import Runtime
 from aos_runtime.home import Home
 from aos_runtime.kernel.kernel import system_cause
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName
