@@ -15,13 +15,12 @@ from datetime import UTC, datetime
 
 from aos_runtime.config import load_settings
 from aos_runtime.daemon.audit import open_trail, retention_of
-from aos_runtime.daemon.events import EventsDoor, Sources
 from aos_runtime.daemon.gateway import Gateway
 from aos_runtime.daemon.journal import LogJournal
 from aos_runtime.daemon.options import Options, StuckThreads
 from aos_runtime.daemon.rights import Rights
+from aos_runtime.daemon.seeing import make_events_door, process_gauges
 from aos_runtime.daemon.server import Server
-from aos_runtime.daemon.showing import Showing
 from aos_runtime.daemon.tails import Tails
 from aos_runtime.daemon.tools import ToolsDoor
 from aos_runtime.daemon.workspace import workspace_refusal
@@ -57,13 +56,10 @@ from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName, PrincipalName
 from aos_runtime.store.approval_rules import read_rules
 from aos_runtime.store.audit_entry import SUCCESS, SYSTEM
 from aos_runtime.store.commit import sweep
-from aos_runtime.store.env import read_secrets
-from aos_runtime.store.installed import list_names
 from aos_runtime.store.keys import cache_key, load_runtime_seed, public_hex
 from aos_runtime.store.kv import KvStore
 from aos_runtime.store.logs import LogSink
 from aos_runtime.store.principals import ensure_default
-from aos_runtime.store.processes import resident_bytes
 from aos_runtime.store.run import RunFiles
 from aos_runtime.store.stage import Stage
 from aos_runtime.wire.methods import NIL_SOURCE
@@ -259,20 +255,16 @@ class Runtime:
 
     def _make_events(self) -> None:
         self.tails = Tails(self.kernel, on_fault=self._on_fault)
-        showing = Showing(
-            boot_id=self.kernel.boot_id,
-            views=lambda: self.lifecycle.views,
-            secrets_of=self._secrets_of,
-        )
-        sources = Sources(
-            denial=self.requests.denial,
-            views=lambda: self.lifecycle.views,
-            process=self._gauges,
-            ready=self.leader.ready,
-            before_block=self.leader.before_block,
+        self.gateway.events = make_events_door(
+            home=self._home,
+            kernel=self.kernel,
+            lifecycle=self.lifecycle,
+            requests=self.requests,
+            leader=self.leader,
             account=Requests(self.trail),
+            tails=self.tails,
+            process=process_gauges(self._started, self.leader, self.door, self.server.sessions),
         )
-        self.gateway.events = EventsDoor(self.kernel, sources, showing, self.tails)
 
     def _serve(self) -> None:
         for chore in (
@@ -339,24 +331,6 @@ class Runtime:
             clients=self.server.sessions.counts(),
             trouble=self.journal.trouble or self.trail.trouble,
         )
-
-    def _secrets_of(self, principal: PrincipalName) -> tuple[str, ...]:
-        """Every secret that a capsule of `principal` holds: what nobody may be shown."""
-        names = list_names(self._home, principal)
-        return tuple(value for name in names for value in read_secrets(self._home, principal, name).values())
-
-    def _gauges(self) -> dict[str, object]:
-        """The process in numbers: bytes, threads, seconds."""
-        return {
-            "pid": os.getpid(),
-            "uptime_s": int(time.monotonic() - self._started),
-            "cpu_s": round(time.process_time(), 3),
-            "memory_bytes": resident_bytes(),
-            "threads": self.leader.threads,
-            "saturations": self.leader.saturations,
-            "calls_in_flight": self.door.calls_in_flight,
-            "clients": sum(self.server.sessions.counts().values()),
-        }
 
     def _sweep(self, now: float) -> None:
         self._check_ephemeral()
