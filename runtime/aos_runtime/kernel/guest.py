@@ -17,7 +17,7 @@ from aos_runtime.bus.envelope import Envelope
 from aos_runtime.bus.inbox import Scope
 from aos_runtime.capsule.topics import MAX_TOPIC_BYTES
 from aos_runtime.host import GuestContext
-from aos_runtime.kernel.receipts import own_pattern, take_delivery_id
+from aos_runtime.kernel.receipts import DELIVERY_MARK, own_pattern, take_delivery_id
 from aos_runtime.kernel.routing import Plan
 from aos_runtime.kernel.subscriptions import Owner, Subscription, Subscriptions
 from aos_runtime.kernel.trace import Recorder
@@ -155,9 +155,15 @@ class GuestPort:
 
     def _publish(self, topic: str, payload: bytes, cause: Envelope) -> str | None:
         refusal = self._refusal(topic, len(payload))
-        marked = take_delivery_id(payload) if refusal is None else None
-        normalised = None if marked is None else normalise(marked.payload)
-        if marked is None or normalised is None:
+        delivery_id = None
+        if refusal is None and DELIVERY_MARK in payload:
+            marked = take_delivery_id(payload)
+            if marked is None:
+                refusal = IpcRefusal.INVALID_INPUT
+            else:
+                payload, delivery_id = marked
+        normalised = normalise(payload) if refusal is None else None
+        if normalised is None:
             case = refusal or IpcRefusal.INVALID_INPUT
             self._denied(publish_denial(topic, self._patterns, case))
             return self._refuse(topic, case.value)
@@ -165,9 +171,7 @@ class GuestPort:
             if len(self.overheard) < MAX_OVERHEARD:
                 self.overheard.append(Overheard(topic, normalised.body))
             return None
-        plan = self._bus.publish(
-            topic, normalised.body, normalised.kind, self._source_id, cause, marked.delivery_id
-        )
+        plan = self._bus.publish(topic, normalised.body, normalised.kind, self._source_id, cause, delivery_id)
         if plan.is_invocable and not plan.steps and not self._bus.is_handled(topic, cause.principal):
             return self._refuse(topic, f"unknown:no capsule handles {topic}")
         return None

@@ -103,6 +103,7 @@ class Kernel:
         self._routing = Routing(self._table, {})
         self._warned: dict[tuple[PrincipalName, CapsuleName], float] = {}
         self.subscriptions = Subscriptions(self.order)
+        self._live = self.subscriptions.table
 
     # what is loaded
 
@@ -171,7 +172,7 @@ class Kernel:
         with self.order:
             plan = self._routing.plan(topic, cause.principal)
             envelope = self._stamp(topic, body, kind, source_id, cause, delivery_id)
-            received = self.subscriptions.count and self.subscriptions.deliver(envelope)
+            received = self._live.count and self.subscriptions.deliver(envelope)
             if received and plan.is_invocable and not plan.steps:
                 self._note_received(envelope)
             targets = self._all_targets(plan, topic, cause.principal) if received else plan.targets
@@ -200,7 +201,7 @@ class Kernel:
             if any(len(actor.waiting) >= MAX_WAITING for actor, _ in pairs):
                 return Submission.FULL
             is_taken, received = plan.is_taken, False
-            if self.subscriptions.count:
+            if self._live.count:
                 received = self.subscriptions.deliver(envelope)
                 if received and plan.is_invocable and not plan.steps:
                     self._note_received(envelope)

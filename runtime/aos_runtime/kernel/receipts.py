@@ -17,7 +17,8 @@ from aos_runtime.bus.envelope import Envelope
 from aos_runtime.policy.publish import DELIVERY_FAILURE
 
 DELIVERY_KEY = "_astrid_delivery_id"
-_MARK = f'"{DELIVERY_KEY}"'.encode()
+DELIVERY_MARK = f'"{DELIVERY_KEY}"'.encode()
+"""What a payload with an id holds somewhere; hardly any other does."""
 _ID = re.compile(r"[0-9a-f]{32}")
 _NIL = "0" * 32
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -44,7 +45,7 @@ class Marked(NamedTuple):
 
 def take_delivery_id(payload: bytes) -> Marked | None:
     """Separate the id from a payload; None where there is one that is none.  0.05 us where there is none."""
-    if _MARK not in payload:
+    if DELIVERY_MARK not in payload:
         return Marked(payload, None)
     try:
         fields = _decode(payload)

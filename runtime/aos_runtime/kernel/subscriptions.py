@@ -93,19 +93,19 @@ class Subscription:
 class Subscriptions:
     """All of one daemon.  `count` is read without the lock: a stale zero only delays the first message."""
 
-    __slots__ = ("_lost", "_owners", "_table", "is_stopping", "order")
+    __slots__ = ("_lost", "_owners", "is_stopping", "order", "table")
 
     def __init__(self, order: Order) -> None:
         self.order = order
         self.is_stopping = False
-        self._table: SubscriptionTable[Subscription] = SubscriptionTable()
+        self.table: SubscriptionTable[Subscription] = SubscriptionTable()
         self._owners: set[Owner] = set()
         """Those that hold a subscription."""
         self._lost: dict[PrincipalName, int] = {}
 
     @property
     def count(self) -> int:
-        return self._table.count
+        return self.table.count
 
     def open(self, owner: Owner, pattern: str, scope: Scope) -> Subscription:
         """A subscription that receives from now on; one of an owner that is closed is born closed."""
@@ -117,7 +117,7 @@ class Subscriptions:
             owner.held.append(subscription)
             self._owners.add(owner)
             if not owner.is_staged:
-                self._table.add(subscription)
+                self.table.add(subscription)
         return subscription
 
     def close(self, subscription: Subscription) -> None:
@@ -127,14 +127,14 @@ class Subscriptions:
 
     def deliver(self, envelope: Envelope) -> bool:
         """(order) Queue a message for everybody that receives it; whether that is anybody."""
-        found = self._table.matching(envelope.topic, envelope.principal)
+        found = self.table.matching(envelope.topic, envelope.principal)
         for subscription in found:
             subscription.receive(envelope)
         return bool(found)
 
     def receivers(self, topic: str, principal: str | None) -> tuple[CapsuleName, ...]:
         """(order) The capsules that receive a message on `topic`, each once."""
-        found = self._table.matching(topic, principal) if self.count else ()
+        found = self.table.matching(topic, principal) if self.count else ()
         return tuple(dict.fromkeys(one.owner.capsule for one in found))
 
     def serves(self, topic: str, principal: str | None, provider: CapsuleName | None) -> bool:
@@ -149,7 +149,7 @@ class Subscriptions:
         return next(
             (
                 one.owner.capsule
-                for one in self._table.matching(topic, principal)
+                for one in self.table.matching(topic, principal)
                 if one.pattern == topic or one.owner.capsule == provider
             ),
             None,
@@ -162,7 +162,7 @@ class Subscriptions:
         if owner.is_staged:
             owner.is_staged = False
             for subscription in owner.held:
-                self._table.add(subscription)
+                self.table.add(subscription)
         if before is None or before is owner:
             return
         heirs = {subscription.pattern: subscription for subscription in owner.held}
@@ -204,6 +204,6 @@ class Subscriptions:
         if not owner.held:
             self._owners.discard(owner)
         if not owner.is_staged:
-            self._table.remove(subscription)
+            self.table.remove(subscription)
         subscription.inbox.drain()
         subscription.wake()
