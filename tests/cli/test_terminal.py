@@ -63,7 +63,9 @@ def test_ins_12_a_secret_is_not_echoed() -> None:
         "from aos_cli.install.secret_prompt import read_hidden_line as r; "
         "print(len(r('key: ')), 'characters')"
     )
-    screen = type_into([sys.executable, "-c", program], ["hunter2\r"], until="characters", environ=PYTHONPATH)
+    screen = type_into(
+        [sys.executable, "-c", program], ["hunter2\r"], until="characters\r\n", environ=PYTHONPATH
+    )
     assert screen == "key: \r\n7 characters\r\n"
 
 
