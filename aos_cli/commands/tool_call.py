@@ -97,17 +97,14 @@ def _call(
     timeout_s: float,
     actions: Sequence[str],
 ) -> Reply:
-    """The reply; asked again once where the capsule was granted meanwhile, since a grant replays nothing."""
+    """The reply; what the tool asks meanwhile is answered here."""
     policy_file = str(get_invocation().home.approvals_file)
     prompt = ApprovalPrompt(get_console(), policy_file=policy_file, actions=actions)
 
     def on_event(event: Event) -> None:
         prompt.handle(event, door.publish)
 
-    reply = call_tool(door, name, arguments, timeout_s=timeout_s, on_event=on_event)
-    if reply.is_error and prompt.granted:
-        reply = call_tool(door, name, arguments, timeout_s=timeout_s, on_event=on_event)
-    return reply
+    return call_tool(door, name, arguments, timeout_s=timeout_s, on_event=on_event)
 
 
 def _show(console: Console, name: str, answer: Mapping[str, Any], *, raw: bool) -> int:

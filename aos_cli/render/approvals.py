@@ -22,9 +22,7 @@ def render_approvals(data: Mapping[str, Any]) -> str:
 
 def _pending_lines(row: Mapping[str, Any]) -> list[str]:
     kind, capsule = _text(row, "kind"), _text(row, "capsule")
-    if kind == "grant":
-        what = [f"    Asks:       use of capsule {capsule}, called on {_text(row, 'topic')}"]
-    elif kind == "elicit":
+    if kind == "elicit":
         what = [f"    Asks:       {_text(row, 'description')} (answered in the terminal of the install)"]
     else:
         what = _deed_lines(row)

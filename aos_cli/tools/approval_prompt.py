@@ -38,11 +38,9 @@ class ApprovalPrompt:
         self._console = console
         self._policy_file = policy_file
         self._actions = frozenset(actions)
-        self.granted = False
-        """Whether a capsule was granted: what was refused for it may be tried again."""
 
     def handle(self, event: Event, send: Send) -> None:
-        """Answer an approval or a grant that the daemon itself asks for; leave every other event alone."""
+        """Answer an approval that the daemon itself asks for; leave every other event alone."""
         payload = event.payload
         if event.topic != TOPIC or event.source_id != NIL_SOURCE or not isinstance(payload, dict):
             return
@@ -51,8 +49,6 @@ class ApprovalPrompt:
             return
         if payload.get("type") == "approval_required":
             decision = self._decide(payload)
-        elif payload.get("type") == "grant_required":
-            decision = self._decide_grant(payload)
         else:
             return
         answer = {"type": "approval_response", "request_id": request_id, "decision": decision}
@@ -75,17 +71,6 @@ class ApprovalPrompt:
         with console.hushed():
             console.raw_error(f"{safe(reason)}\n  Action:    {safe(action)}\n  Resource:  {safe(resource)}")
             return self._choose("Allow it? [y] once, [s]ession, [a]lways, [N]o: ")
-
-    def _decide_grant(self, payload: Mapping[str, Any]) -> str:
-        principal, capsule = str(payload.get("principal", "")), str(payload.get("capsule_id", ""))
-        console = self._console
-        what = f"principal {safe(principal)} may not use capsule {safe(capsule)} yet"
-        if not console.interactive:
-            console.warn(f"denied, since nobody is there to answer: {what}")
-            return "deny"
-        with console.hushed():
-            self.granted = console.confirm(f"{what}. Allow it from now on?", default=False)
-        return "approve" if self.granted else "deny"
 
     def _choose(self, question: str) -> str:
         try:

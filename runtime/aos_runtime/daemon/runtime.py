@@ -274,7 +274,6 @@ class Runtime:
             self.requests.sweep,
             self.lifecycle.sweep,
             self.tool_calls.sweep,
-            self.questions.sweep,
             self.events.sweep,
             self.idle.sweep,
             self._sweep,

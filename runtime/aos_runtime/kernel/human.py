@@ -57,7 +57,7 @@ class HumanRequests:
         )
 
     def answer(self, caller: Caller, params: Mapping[str, object]) -> Answer:
-        """Settle an open approval or grant."""
+        """Settle an open approval."""
         request_id, decision = str(params["request_id"]), str(params["decision"])
         open_now = self._questions.list_open(_target(caller, params))
         asked = next((one for one in open_now if one.id == request_id), None)

@@ -1,9 +1,9 @@
-"""Questions to people that wait for an answer: approvals, elicitations and grants on use.
+"""Questions to people that wait for an answer: approvals and elicitations.
 
 A question belongs to the principal, owner and device of the call that caused it; only an answer that the
 front door let through from that very connection, or one that an operator gave by a command, settles it.  It
 ends at its deadline, with its connection, its call or the daemon, whatever comes first, and exactly once.
-Source: daemon-kernel.md 9.3, 9.4; cases ABI-30, ABI-31.  What an answer means is its asker's business.
+Source: daemon-kernel.md 9.3; cases ABI-30, ABI-31.  What an answer means is its asker's business.
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ ELICIT_TOPIC = "astrid.v1.elicit"
 ELICIT_REPLIES = "astrid.v1.elicit.response."
 CANCEL_TOPIC = "tool.v1.request.cancel"
 
-MAX_GRANTS = 1024
-"""Grants on use that may be open: nobody's thread waits for them (daemon-kernel.md 9.4)."""
 MAX_WAITING = 32
 """Questions for which a guest waits: each holds a thread of the leader, which has 64."""
 
@@ -45,7 +43,6 @@ class Kind(Enum):
 
     APPROVAL = "approval"
     ELICIT = "elicit"
-    GRANT = "grant"
 
 
 class Ending(Enum):
@@ -155,10 +152,8 @@ class Questions:
         """Publish a question; `settle` is called once, from any thread.  False where the table is full."""
         request = decode_tool_request(asked.cause.body)
         entry = _Open(asked=asked, settle=settle, call_id=None if request is None else request.call_id)
-        is_grant = asked.kind is Kind.GRANT
         with self._lock:
-            alike = sum((one.asked.kind is Kind.GRANT) == is_grant for one in self._open.values())
-            if self._is_stopping or alike >= (MAX_GRANTS if is_grant else MAX_WAITING):
+            if self._is_stopping or len(self._open) >= MAX_WAITING:
                 return False
             self._open[asked.id] = entry
         if self.is_present(asked.principal, asked.owner):
@@ -205,12 +200,6 @@ class Questions:
     def drop_owner(self, owner: str) -> None:
         """A connection was closed: nobody is there to answer any more."""
         self._end_where(lambda one: one.asked.owner == owner, Ending.GONE)
-
-    def sweep(self, now: float) -> None:
-        """A chore: end what nobody's thread waits for and is over its time."""
-        self._end_where(
-            lambda one: one.asked.kind is Kind.GRANT and now >= one.asked.deadline, Ending.TIMEOUT
-        )
 
     def stop(self) -> None:
         """End every question and take no new ones."""

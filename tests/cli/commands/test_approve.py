@@ -30,7 +30,6 @@ DATA: dict[str, Any] = {
             "action": "git push",
             "resource": f"git push {LONG} \u001b[2J",
         },
-        {"request_id": "r-2", "kind": "grant", "capsule": "mail", "topic": "tool.v1.execute.send"},
         {"request_id": "r-3", "kind": "elicit", "capsule": "asker", "description": "Which city?"},
     ],
     "standing": [
@@ -58,8 +57,6 @@ def test_the_list_shows_everything_whole_and_escaped(run_aos: RunAos, home: Home
         "    Action:     git push\n"
         f"    Resource:   git push {LONG} \\x1b[2J\n"
         "    Workspace:  /work\n"
-        "  r-2  capsule mail\n"
-        "    Asks:       use of capsule mail, called on tool.v1.execute.send\n"
         "  r-3  capsule asker\n"
         "    Asks:       Which city? (answered in the terminal of the install)\n"
         "\n"
@@ -193,9 +190,6 @@ def test_nobody_there_is_denied_with_what_would_allow_it(
         "git push: a\\x1b[2Jb\n"
         "hint: pass --approve 'git push', or write a rule in /home/etc/approvals.toml\n"
     )
-    asked.ask("grant_required")
-    assert asked.decisions == ["deny", "deny"]
-    assert not asked.prompt.granted
 
 
 def test_in_json_mode_a_denial_is_a_document(
@@ -214,12 +208,6 @@ def test_an_action_approved_beforehand_is_that_one(
     asked.ask(action="git push --force")
     assert asked.decisions == ["approve", "deny"]
     assert capsys.readouterr().err.splitlines()[0] == "Approved by --approve: git push: a\\x1b[2Jb"
-
-
-def test_a_grant_is_a_yes_or_no(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = Asked(monkeypatch, "y")
-    asked.ask("grant_required")
-    assert (asked.decisions, asked.prompt.granted) == (["approve"], True)
 
 
 @pytest.mark.parametrize("source", ["11111111-0000-0000-0000-000000000000", None])
