@@ -239,13 +239,14 @@ class AuditTrail:
         self._urgent.clear()
         self._flush_folds(everything=False)
         while (self._queue or self._pending) and self._write():
-            pass
+            if len(self._queue) < MAX_BATCH and not self._is_stopping:
+                break  # what came meanwhile gathers: a batch costs a signature and a sync
         if self._is_stopping:
             closed = Unavailable("audit-closed", "the daemon is stopping", hint="try again")
             _tell((*self._pending, *self._queue), closed)
             self._is_ended = True
-        elif self._pending:
-            self._wake.set()  # try again, after the pause above
+        elif self._pending or self._queue:
+            self._wake.set()  # once more, after the pause above
 
     def _give_up(self, error: Exception) -> None:
         """A bug of ours: this batch is lost, which is said; the next one is tried."""
