@@ -333,7 +333,7 @@ def _no_key(home: Home, principal: PrincipalName) -> Denied:
     return Denied(
         "principal-key-missing",
         f"principal `{principal}` has no key in this home, so the daemon would not know it",
-        hint=f"leave --principal out, or put its key at {home.principal_key(principal)}",
+        hint=f"create it with `aos agent create {principal}`, or leave --principal out",
         principal=principal,
     )
 

@@ -28,6 +28,7 @@ class Entry:
 DEVELOP = "Develop"
 RUN = "Run"
 INSPECT = "Inspect"
+SECURE = "Secure"
 HELP = "Help"
 
 _CAPSULE = Entry(
@@ -106,6 +107,75 @@ _AUDIT = Entry(
     ),
 )
 
+_AGENT = Entry(
+    name="agent",
+    summary="Make, change and list principals",
+    panel=SECURE,
+    examples=("aos agent create bob", "aos --principal bob tool list", "aos agent delete bob"),
+    children=(
+        Entry(name="create", summary="Create a principal", target="agent:create"),
+        Entry(name="list", summary="List the principals", target="agent:list_agents"),
+        Entry(name="show", summary="Show one principal", target="agent:show"),
+        Entry(name="enable", summary="Let a principal act again", target="agent:enable"),
+        Entry(name="disable", summary="Stop a principal", target="agent:disable"),
+        Entry(name="delete", summary="Delete a principal and its data", target="agent:delete"),
+        Entry(name="modify", summary="Change its groups and capsules", target="agent:modify"),
+    ),
+)
+
+_CAPS = Entry(
+    name="caps",
+    summary="Grant, revoke and explain capabilities",
+    panel=SECURE,
+    examples=("aos caps show bob", "aos caps grant bob capsule:install", "aos caps why bob capsule:install"),
+    children=(
+        Entry(name="show", summary="Show what a principal may do", target="caps:show"),
+        Entry(name="grant", summary="Grant a capability", target="caps:grant"),
+        Entry(name="revoke", summary="Revoke a capability", target="caps:revoke"),
+        Entry(name="check", summary="Say whether it is allowed", target="caps:check"),
+        Entry(name="why", summary="Explain what decides a capability", target="caps:why"),
+    ),
+)
+
+_GROUP = Entry(
+    name="group",
+    summary="Make, change and list groups",
+    panel=SECURE,
+    examples=("aos group list", "aos group create builders --caps capsule:install"),
+    children=(
+        Entry(name="create", summary="Create a group", target="group:create"),
+        Entry(name="list", summary="List the groups", target="group:list_groups"),
+        Entry(name="show", summary="Show one group", target="group:show"),
+        Entry(name="modify", summary="Change a group", target="group:modify"),
+        Entry(name="delete", summary="Delete a group", target="group:delete"),
+    ),
+)
+
+_KEYPAIR = Entry(
+    name="keypair",
+    summary="Make and list key pairs",
+    panel=SECURE,
+    examples=("aos keypair list", "aos keypair generate --name laptop"),
+    children=(
+        Entry(name="generate", summary="Make a key pair", target="keypair:generate"),
+        Entry(name="list", summary="List the key pairs", target="keypair:list_pairs"),
+        Entry(name="show", summary="Show one key pair", target="keypair:show"),
+        Entry(name="pubkey", summary="Print a public key", target="keypair:pubkey"),
+        Entry(name="delete", summary="Delete a key pair", target="keypair:delete"),
+    ),
+)
+
+_QUOTA = Entry(
+    name="quota",
+    summary="Show and set what a principal may use",
+    panel=SECURE,
+    examples=("aos quota show --agent bob", "aos quota set --agent bob --memory 128MiB"),
+    children=(
+        Entry(name="show", summary="Show quotas and use", target="quota:show"),
+        Entry(name="set", summary="Set quotas", target="quota:set_quota"),
+    ),
+)
+
 ROOT = Entry(
     name="aos",
     summary="Build capsules, run them, and call their tools",
@@ -139,6 +209,11 @@ ROOT = Entry(
         Entry(name="top", summary="Show what every capsule does now", target="top:top", panel=INSPECT),
         _TOPICS,
         _AUDIT,
+        _AGENT,
+        _CAPS,
+        _GROUP,
+        _KEYPAIR,
+        _QUOTA,
         Entry(
             name="demo", summary="See a capsule answer, in a throw-away home", target="demo:demo", panel=HELP
         ),

@@ -33,7 +33,7 @@ _aos_value() { # complete one kind of value
 _aos_node() { # what one command offers
     case $1 in
         'aos')
-            _aos_commands='capsule start stop restart tool approve status ps logs events trace top topics audit demo completions version'
+            _aos_commands='capsule start stop restart tool approve status ps logs events trace top topics audit agent caps group keypair quota demo completions version'
             _aos_argument='none'
             _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help -V --version'
             ;;
@@ -201,6 +201,151 @@ _aos_node() { # what one command offers
             _aos_commands=''
             _aos_argument='none'
             _aos_options='--session --of --from --limit --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos agent')
+            _aos_commands='create list show enable disable delete modify'
+            _aos_argument='none'
+            _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos agent create')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--group --grant --inherit-from --clone --unsafe-admin --memory --timeout --storage --processes --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos agent list')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--group --mine --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos agent show')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos agent enable')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos agent disable')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos agent delete')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='-y --yes --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos agent modify')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--add-group --remove-group --add-capsule --remove-capsule --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos caps')
+            _aos_commands='show grant revoke check why'
+            _aos_argument='none'
+            _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos caps show')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos caps grant')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--unsafe-admin --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos caps revoke')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos caps check')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos caps why')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos group')
+            _aos_commands='create list show modify delete'
+            _aos_argument='none'
+            _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos group create')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--caps --description --unsafe-admin --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos group list')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos group show')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos group modify')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--add-caps --remove-caps --description --unsafe-admin --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos group delete')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='-y --yes --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos keypair')
+            _aos_commands='generate list show pubkey delete'
+            _aos_argument='none'
+            _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos keypair generate')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--name --note --force --raw --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos keypair list')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos keypair show')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos keypair pubkey')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--as --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos keypair delete')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='-y --yes --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos quota')
+            _aos_commands='show set'
+            _aos_argument='none'
+            _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos quota show')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='-a --agent --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos quota set')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='-a --agent --memory --timeout --storage --processes --ipc-rate --cpu-rate --in-flight --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
             ;;
         'aos demo')
             _aos_commands=''
@@ -391,6 +536,152 @@ _aos_option() { # what follows one option
         'aos audit export --format') _aos_kind='words:pretty json' ;;
         'aos audit export --principal') _aos_kind='none' ;;
         'aos audit export --color') _aos_kind='words:always never auto' ;;
+        'aos agent --json' | 'aos agent -v' | 'aos agent --verbose' | 'aos agent -q' | 'aos agent --quiet' | 'aos agent --no-input' | 'aos agent -h' | 'aos agent --help') ;;
+        'aos agent --format') _aos_kind='words:pretty json' ;;
+        'aos agent --principal') _aos_kind='none' ;;
+        'aos agent --color') _aos_kind='words:always never auto' ;;
+        'aos agent create --unsafe-admin' | 'aos agent create --json' | 'aos agent create -v' | 'aos agent create --verbose' | 'aos agent create -q' | 'aos agent create --quiet' | 'aos agent create --no-input' | 'aos agent create -h' | 'aos agent create --help') ;;
+        'aos agent create --group') _aos_kind='none' ;;
+        'aos agent create --grant') _aos_kind='none' ;;
+        'aos agent create --inherit-from') _aos_kind='none' ;;
+        'aos agent create --clone') _aos_kind='none' ;;
+        'aos agent create --memory') _aos_kind='none' ;;
+        'aos agent create --timeout') _aos_kind='none' ;;
+        'aos agent create --storage') _aos_kind='none' ;;
+        'aos agent create --processes') _aos_kind='none' ;;
+        'aos agent create --format') _aos_kind='words:pretty json' ;;
+        'aos agent create --principal') _aos_kind='none' ;;
+        'aos agent create --color') _aos_kind='words:always never auto' ;;
+        'aos agent list --mine' | 'aos agent list --json' | 'aos agent list -v' | 'aos agent list --verbose' | 'aos agent list -q' | 'aos agent list --quiet' | 'aos agent list --no-input' | 'aos agent list -h' | 'aos agent list --help') ;;
+        'aos agent list --group') _aos_kind='none' ;;
+        'aos agent list --format') _aos_kind='words:pretty json' ;;
+        'aos agent list --principal') _aos_kind='none' ;;
+        'aos agent list --color') _aos_kind='words:always never auto' ;;
+        'aos agent show --json' | 'aos agent show -v' | 'aos agent show --verbose' | 'aos agent show -q' | 'aos agent show --quiet' | 'aos agent show --no-input' | 'aos agent show -h' | 'aos agent show --help') ;;
+        'aos agent show --format') _aos_kind='words:pretty json' ;;
+        'aos agent show --principal') _aos_kind='none' ;;
+        'aos agent show --color') _aos_kind='words:always never auto' ;;
+        'aos agent enable --json' | 'aos agent enable -v' | 'aos agent enable --verbose' | 'aos agent enable -q' | 'aos agent enable --quiet' | 'aos agent enable --no-input' | 'aos agent enable -h' | 'aos agent enable --help') ;;
+        'aos agent enable --format') _aos_kind='words:pretty json' ;;
+        'aos agent enable --principal') _aos_kind='none' ;;
+        'aos agent enable --color') _aos_kind='words:always never auto' ;;
+        'aos agent disable --json' | 'aos agent disable -v' | 'aos agent disable --verbose' | 'aos agent disable -q' | 'aos agent disable --quiet' | 'aos agent disable --no-input' | 'aos agent disable -h' | 'aos agent disable --help') ;;
+        'aos agent disable --format') _aos_kind='words:pretty json' ;;
+        'aos agent disable --principal') _aos_kind='none' ;;
+        'aos agent disable --color') _aos_kind='words:always never auto' ;;
+        'aos agent delete -y' | 'aos agent delete --yes' | 'aos agent delete --json' | 'aos agent delete -v' | 'aos agent delete --verbose' | 'aos agent delete -q' | 'aos agent delete --quiet' | 'aos agent delete --no-input' | 'aos agent delete -h' | 'aos agent delete --help') ;;
+        'aos agent delete --format') _aos_kind='words:pretty json' ;;
+        'aos agent delete --principal') _aos_kind='none' ;;
+        'aos agent delete --color') _aos_kind='words:always never auto' ;;
+        'aos agent modify --json' | 'aos agent modify -v' | 'aos agent modify --verbose' | 'aos agent modify -q' | 'aos agent modify --quiet' | 'aos agent modify --no-input' | 'aos agent modify -h' | 'aos agent modify --help') ;;
+        'aos agent modify --add-group') _aos_kind='none' ;;
+        'aos agent modify --remove-group') _aos_kind='none' ;;
+        'aos agent modify --add-capsule') _aos_kind='none' ;;
+        'aos agent modify --remove-capsule') _aos_kind='none' ;;
+        'aos agent modify --format') _aos_kind='words:pretty json' ;;
+        'aos agent modify --principal') _aos_kind='none' ;;
+        'aos agent modify --color') _aos_kind='words:always never auto' ;;
+        'aos caps --json' | 'aos caps -v' | 'aos caps --verbose' | 'aos caps -q' | 'aos caps --quiet' | 'aos caps --no-input' | 'aos caps -h' | 'aos caps --help') ;;
+        'aos caps --format') _aos_kind='words:pretty json' ;;
+        'aos caps --principal') _aos_kind='none' ;;
+        'aos caps --color') _aos_kind='words:always never auto' ;;
+        'aos caps show --json' | 'aos caps show -v' | 'aos caps show --verbose' | 'aos caps show -q' | 'aos caps show --quiet' | 'aos caps show --no-input' | 'aos caps show -h' | 'aos caps show --help') ;;
+        'aos caps show --format') _aos_kind='words:pretty json' ;;
+        'aos caps show --principal') _aos_kind='none' ;;
+        'aos caps show --color') _aos_kind='words:always never auto' ;;
+        'aos caps grant --unsafe-admin' | 'aos caps grant --json' | 'aos caps grant -v' | 'aos caps grant --verbose' | 'aos caps grant -q' | 'aos caps grant --quiet' | 'aos caps grant --no-input' | 'aos caps grant -h' | 'aos caps grant --help') ;;
+        'aos caps grant --format') _aos_kind='words:pretty json' ;;
+        'aos caps grant --principal') _aos_kind='none' ;;
+        'aos caps grant --color') _aos_kind='words:always never auto' ;;
+        'aos caps revoke --json' | 'aos caps revoke -v' | 'aos caps revoke --verbose' | 'aos caps revoke -q' | 'aos caps revoke --quiet' | 'aos caps revoke --no-input' | 'aos caps revoke -h' | 'aos caps revoke --help') ;;
+        'aos caps revoke --format') _aos_kind='words:pretty json' ;;
+        'aos caps revoke --principal') _aos_kind='none' ;;
+        'aos caps revoke --color') _aos_kind='words:always never auto' ;;
+        'aos caps check --json' | 'aos caps check -v' | 'aos caps check --verbose' | 'aos caps check -q' | 'aos caps check --quiet' | 'aos caps check --no-input' | 'aos caps check -h' | 'aos caps check --help') ;;
+        'aos caps check --format') _aos_kind='words:pretty json' ;;
+        'aos caps check --principal') _aos_kind='none' ;;
+        'aos caps check --color') _aos_kind='words:always never auto' ;;
+        'aos caps why --json' | 'aos caps why -v' | 'aos caps why --verbose' | 'aos caps why -q' | 'aos caps why --quiet' | 'aos caps why --no-input' | 'aos caps why -h' | 'aos caps why --help') ;;
+        'aos caps why --format') _aos_kind='words:pretty json' ;;
+        'aos caps why --principal') _aos_kind='none' ;;
+        'aos caps why --color') _aos_kind='words:always never auto' ;;
+        'aos group --json' | 'aos group -v' | 'aos group --verbose' | 'aos group -q' | 'aos group --quiet' | 'aos group --no-input' | 'aos group -h' | 'aos group --help') ;;
+        'aos group --format') _aos_kind='words:pretty json' ;;
+        'aos group --principal') _aos_kind='none' ;;
+        'aos group --color') _aos_kind='words:always never auto' ;;
+        'aos group create --unsafe-admin' | 'aos group create --json' | 'aos group create -v' | 'aos group create --verbose' | 'aos group create -q' | 'aos group create --quiet' | 'aos group create --no-input' | 'aos group create -h' | 'aos group create --help') ;;
+        'aos group create --caps') _aos_kind='none' ;;
+        'aos group create --description') _aos_kind='none' ;;
+        'aos group create --format') _aos_kind='words:pretty json' ;;
+        'aos group create --principal') _aos_kind='none' ;;
+        'aos group create --color') _aos_kind='words:always never auto' ;;
+        'aos group list --json' | 'aos group list -v' | 'aos group list --verbose' | 'aos group list -q' | 'aos group list --quiet' | 'aos group list --no-input' | 'aos group list -h' | 'aos group list --help') ;;
+        'aos group list --format') _aos_kind='words:pretty json' ;;
+        'aos group list --principal') _aos_kind='none' ;;
+        'aos group list --color') _aos_kind='words:always never auto' ;;
+        'aos group show --json' | 'aos group show -v' | 'aos group show --verbose' | 'aos group show -q' | 'aos group show --quiet' | 'aos group show --no-input' | 'aos group show -h' | 'aos group show --help') ;;
+        'aos group show --format') _aos_kind='words:pretty json' ;;
+        'aos group show --principal') _aos_kind='none' ;;
+        'aos group show --color') _aos_kind='words:always never auto' ;;
+        'aos group modify --unsafe-admin' | 'aos group modify --json' | 'aos group modify -v' | 'aos group modify --verbose' | 'aos group modify -q' | 'aos group modify --quiet' | 'aos group modify --no-input' | 'aos group modify -h' | 'aos group modify --help') ;;
+        'aos group modify --add-caps') _aos_kind='none' ;;
+        'aos group modify --remove-caps') _aos_kind='none' ;;
+        'aos group modify --description') _aos_kind='none' ;;
+        'aos group modify --format') _aos_kind='words:pretty json' ;;
+        'aos group modify --principal') _aos_kind='none' ;;
+        'aos group modify --color') _aos_kind='words:always never auto' ;;
+        'aos group delete -y' | 'aos group delete --yes' | 'aos group delete --json' | 'aos group delete -v' | 'aos group delete --verbose' | 'aos group delete -q' | 'aos group delete --quiet' | 'aos group delete --no-input' | 'aos group delete -h' | 'aos group delete --help') ;;
+        'aos group delete --format') _aos_kind='words:pretty json' ;;
+        'aos group delete --principal') _aos_kind='none' ;;
+        'aos group delete --color') _aos_kind='words:always never auto' ;;
+        'aos keypair --json' | 'aos keypair -v' | 'aos keypair --verbose' | 'aos keypair -q' | 'aos keypair --quiet' | 'aos keypair --no-input' | 'aos keypair -h' | 'aos keypair --help') ;;
+        'aos keypair --format') _aos_kind='words:pretty json' ;;
+        'aos keypair --principal') _aos_kind='none' ;;
+        'aos keypair --color') _aos_kind='words:always never auto' ;;
+        'aos keypair generate --force' | 'aos keypair generate --raw' | 'aos keypair generate --json' | 'aos keypair generate -v' | 'aos keypair generate --verbose' | 'aos keypair generate -q' | 'aos keypair generate --quiet' | 'aos keypair generate --no-input' | 'aos keypair generate -h' | 'aos keypair generate --help') ;;
+        'aos keypair generate --name') _aos_kind='none' ;;
+        'aos keypair generate --note') _aos_kind='none' ;;
+        'aos keypair generate --format') _aos_kind='words:pretty json' ;;
+        'aos keypair generate --principal') _aos_kind='none' ;;
+        'aos keypair generate --color') _aos_kind='words:always never auto' ;;
+        'aos keypair list --json' | 'aos keypair list -v' | 'aos keypair list --verbose' | 'aos keypair list -q' | 'aos keypair list --quiet' | 'aos keypair list --no-input' | 'aos keypair list -h' | 'aos keypair list --help') ;;
+        'aos keypair list --format') _aos_kind='words:pretty json' ;;
+        'aos keypair list --principal') _aos_kind='none' ;;
+        'aos keypair list --color') _aos_kind='words:always never auto' ;;
+        'aos keypair show --json' | 'aos keypair show -v' | 'aos keypair show --verbose' | 'aos keypair show -q' | 'aos keypair show --quiet' | 'aos keypair show --no-input' | 'aos keypair show -h' | 'aos keypair show --help') ;;
+        'aos keypair show --format') _aos_kind='words:pretty json' ;;
+        'aos keypair show --principal') _aos_kind='none' ;;
+        'aos keypair show --color') _aos_kind='words:always never auto' ;;
+        'aos keypair pubkey --json' | 'aos keypair pubkey -v' | 'aos keypair pubkey --verbose' | 'aos keypair pubkey -q' | 'aos keypair pubkey --quiet' | 'aos keypair pubkey --no-input' | 'aos keypair pubkey -h' | 'aos keypair pubkey --help') ;;
+        'aos keypair pubkey --as') _aos_kind='none' ;;
+        'aos keypair pubkey --format') _aos_kind='words:pretty json' ;;
+        'aos keypair pubkey --principal') _aos_kind='none' ;;
+        'aos keypair pubkey --color') _aos_kind='words:always never auto' ;;
+        'aos keypair delete -y' | 'aos keypair delete --yes' | 'aos keypair delete --json' | 'aos keypair delete -v' | 'aos keypair delete --verbose' | 'aos keypair delete -q' | 'aos keypair delete --quiet' | 'aos keypair delete --no-input' | 'aos keypair delete -h' | 'aos keypair delete --help') ;;
+        'aos keypair delete --format') _aos_kind='words:pretty json' ;;
+        'aos keypair delete --principal') _aos_kind='none' ;;
+        'aos keypair delete --color') _aos_kind='words:always never auto' ;;
+        'aos quota --json' | 'aos quota -v' | 'aos quota --verbose' | 'aos quota -q' | 'aos quota --quiet' | 'aos quota --no-input' | 'aos quota -h' | 'aos quota --help') ;;
+        'aos quota --format') _aos_kind='words:pretty json' ;;
+        'aos quota --principal') _aos_kind='none' ;;
+        'aos quota --color') _aos_kind='words:always never auto' ;;
+        'aos quota show --json' | 'aos quota show -v' | 'aos quota show --verbose' | 'aos quota show -q' | 'aos quota show --quiet' | 'aos quota show --no-input' | 'aos quota show -h' | 'aos quota show --help') ;;
+        'aos quota show -a' | 'aos quota show --agent') _aos_kind='none' ;;
+        'aos quota show --format') _aos_kind='words:pretty json' ;;
+        'aos quota show --principal') _aos_kind='none' ;;
+        'aos quota show --color') _aos_kind='words:always never auto' ;;
+        'aos quota set --json' | 'aos quota set -v' | 'aos quota set --verbose' | 'aos quota set -q' | 'aos quota set --quiet' | 'aos quota set --no-input' | 'aos quota set -h' | 'aos quota set --help') ;;
+        'aos quota set -a' | 'aos quota set --agent') _aos_kind='none' ;;
+        'aos quota set --memory') _aos_kind='none' ;;
+        'aos quota set --timeout') _aos_kind='none' ;;
+        'aos quota set --storage') _aos_kind='none' ;;
+        'aos quota set --processes') _aos_kind='none' ;;
+        'aos quota set --ipc-rate') _aos_kind='none' ;;
+        'aos quota set --cpu-rate') _aos_kind='none' ;;
+        'aos quota set --in-flight') _aos_kind='none' ;;
+        'aos quota set --format') _aos_kind='words:pretty json' ;;
+        'aos quota set --principal') _aos_kind='none' ;;
+        'aos quota set --color') _aos_kind='words:always never auto' ;;
         'aos demo --json' | 'aos demo -v' | 'aos demo --verbose' | 'aos demo -q' | 'aos demo --quiet' | 'aos demo --no-input' | 'aos demo -h' | 'aos demo --help') ;;
         'aos demo --format') _aos_kind='words:pretty json' ;;
         'aos demo --principal') _aos_kind='none' ;;

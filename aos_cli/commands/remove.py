@@ -15,6 +15,7 @@ from aos_runtime.names import parse_capsule_name
 from aos_runtime.store.commit import Removed, remove_installed
 from aos_runtime.store.installed import list_names
 from aos_runtime.store.layout import open_home
+from aos_runtime.store.profile_edits import disallow_capsule
 
 
 def remove(
@@ -47,6 +48,7 @@ def remove(
     except AosError:
         reload_capsule(home, principal, capsule)
         raise
+    disallow_capsule(home, principal, capsule)
     _show(removed, purge=purge)
     if problem:
         get_console().warn(f"the running daemon did not unload it: {safe(problem)}")

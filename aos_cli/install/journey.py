@@ -28,6 +28,7 @@ from aos_runtime.store.installed import Installed, list_installed
 from aos_runtime.store.interfaces import export_conflicts, missing_imports
 from aos_runtime.store.names_index import rebuild
 from aos_runtime.store.origin import Phase, Provenances
+from aos_runtime.store.profile_edits import allow_capsule
 from aos_runtime.store.receipts import ApprovalSource
 from aos_runtime.store.secrets import list_secrets
 from aos_runtime.store.stage import Stage, stage_source
@@ -110,6 +111,7 @@ def install_archive(order: Order, console: Console) -> Report:
             env=stage.read_offered_env(),  # with what the hook asked for
             source_text=order.source_text,
         )
+    allow_capsule(order.home, order.principal, installed.name)
     for digest in stage.repaired:
         console.note(f"The stored binary {digest[:12]} was damaged; it has been replaced.")
     _index_names(order.home)

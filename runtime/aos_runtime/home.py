@@ -51,6 +51,16 @@ class Home:
     def profiles(self) -> Path:
         return self.etc / "profiles"
 
+    @property
+    def profiles_lock(self) -> Path:
+        """Held by whoever changes a profile, a group or a key."""
+        return self.var / "lock" / "profiles.lock"
+
+    @property
+    def groups_file(self) -> Path:
+        """The operator's own groups."""
+        return self.etc / "groups.toml"
+
     def profile(self, principal: PrincipalName) -> Path:
         return self.profiles / f"{principal}.toml"
 
@@ -134,6 +144,11 @@ class Home:
 
     def principal_key(self, principal: PrincipalName) -> Path:
         return self.keys / f"{principal}.key"
+
+    @property
+    def keypairs(self) -> Path:
+        """Key pairs that the operator made, which belong to no principal yet."""
+        return self.keys / "local"
 
     @property
     def secrets(self) -> Path:

@@ -78,6 +78,8 @@ class FakeDaemon:
         self.requests.append((topic, payload))
         answer = self._answer(topic, payload)
         if answer is not None:
+            if "request_id" in payload:
+                answer = {"request_id": payload["request_id"], **answer}
             event = {
                 "topic": reply_topic(topic),
                 "payload": answer,

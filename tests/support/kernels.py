@@ -24,6 +24,7 @@ from aos_runtime.kernel.loading import Loaded, Unready
 from aos_runtime.kernel.probe import Tool
 from aos_runtime.kernel.subscriptions import Owner, Subscription
 from aos_runtime.names import CapsuleName, Digest, PrincipalName
+from aos_runtime.policy.access import UNRESTRICTED, Standing
 from aos_runtime.policy.denials import Denial
 from aos_runtime.store.installed import Installed
 from aos_runtime.store.metadata import Meta
@@ -56,9 +57,12 @@ class FakeInstance:
         self.dead = False
         self.closed = False
         self.wakes = 0
+        self.fuel = 1000
         self.threads: set[int] = set()
 
-    def hook(self, action: bytes, payload: bytes, *, timeout_s: float | None = None) -> HookResult:
+    def hook(
+        self, action: bytes, payload: bytes, *, timeout_s: float | None = None, fuel: int | None = None
+    ) -> HookResult:
         assert not self.dead and not self.closed
         assert self.context.current is not None
         self.threads.add(threading.get_ident())
@@ -76,6 +80,9 @@ class FakeInstance:
 
     def wake(self) -> None:
         self.wakes += 1
+
+    def fuel_used(self) -> int:
+        return self.fuel
 
     def memory_bytes(self) -> int:
         return 65536
@@ -161,7 +168,9 @@ class Bench:
         self.journal = FakeJournal()
         self.ready: deque[Actor] = deque()
         self.blocks = 0
+        self.standings: dict[PrincipalName, Standing] = {}
         self.kernel = Kernel(
+            standing=lambda principal: self.standings.get(principal, UNRESTRICTED),
             ready=self.ready.append,
             before_block=self._block,
             journal=self.journal,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from aos_runtime.errors import AosError
 from aos_runtime.home import Home
 from aos_runtime.kernel.answers import AgentProfile
 from aos_runtime.names import PrincipalName
-from aos_runtime.policy.authority import is_allowed
+from aos_runtime.policy.authority import BUILTIN_GROUPS, is_allowed
+from aos_runtime.store.groups import read_groups
 from aos_runtime.store.principals import DeviceKey, Profile, list_profiles, read_profile
 from aos_runtime.wire.handshake import KeyEntry
 
@@ -25,6 +26,18 @@ class Rights:
         """Errors as `store.principals.read_profile`."""
         return read_profile(self._home, principal)
 
+    def full_profile(self, principal: PrincipalName) -> Profile | None:
+        """Implements `principals.Profiles`."""
+        return self.profile(principal)
+
+    def groups(self) -> Mapping[str, Sequence[str]]:
+        """The capabilities of every group: the built-in ones, which no file can change, and the operator's.
+
+        Errors as `store.groups.read_groups`.
+        """
+        made = {name: group.capabilities for name, group in read_groups(self._home).items()}
+        return {**made, **BUILTIN_GROUPS}
+
     def device(self, principal: PrincipalName, key_id: str) -> KeyEntry | None:
         profile = self.profile(principal)
         keys = () if profile is None else profile.public_keys
@@ -40,8 +53,12 @@ class Rights:
             return None
         return tuple(_entry(key) for key in profile.public_keys)
 
+    def may(self, principal: PrincipalName, capability: str) -> bool:
+        """Whether a principal holds a capability; errors as `profile` and `groups`."""
+        return is_allowed(self.profile(principal), capability, groups=self.groups())
+
     def may_list_agents(self, principal: PrincipalName) -> bool:
-        return is_allowed(self.profile(principal), "agent:list")
+        return self.may(principal, "agent:list")
 
     def agents(self, only: PrincipalName | None) -> Iterator[AgentProfile]:
         """Every profile, or the one named.  One that cannot be read is left out."""
@@ -59,6 +76,7 @@ class Rights:
                     groups=profile.groups,
                     grants=profile.grants,
                     revokes=profile.revokes,
+                    capsules=profile.capsules,
                 )
 
 

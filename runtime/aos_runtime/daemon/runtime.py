@@ -15,9 +15,11 @@ from datetime import UTC, datetime
 
 from aos_runtime.config import load_settings
 from aos_runtime.daemon.audit import open_trail, retention_of
+from aos_runtime.daemon.connection import Closed
 from aos_runtime.daemon.gateway import Gateway
 from aos_runtime.daemon.journal import LogJournal
 from aos_runtime.daemon.options import Options, StuckThreads
+from aos_runtime.daemon.profile_watch import ProfileWatch, make_principals
 from aos_runtime.daemon.rights import Rights
 from aos_runtime.daemon.seeing import make_events_door, process_gauges
 from aos_runtime.daemon.server import Server
@@ -46,12 +48,13 @@ from aos_runtime.kernel.kernel import Kernel, system_cause
 from aos_runtime.kernel.leader import Leader
 from aos_runtime.kernel.lifecycle import Lifecycle
 from aos_runtime.kernel.loading import Loader
+from aos_runtime.kernel.office import Office
 from aos_runtime.kernel.ports import LocalOwnership
 from aos_runtime.kernel.questions import Questions
 from aos_runtime.kernel.requests import RequestRouter, is_request
 from aos_runtime.kernel.supervise import Supervisor
 from aos_runtime.kernel.ticker import Ticker
-from aos_runtime.kernel.views import View
+from aos_runtime.kernel.views import View, visible_tools
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName, PrincipalName
 from aos_runtime.store.approval_rules import read_rules
 from aos_runtime.store.audit_entry import SUCCESS, SYSTEM
@@ -118,6 +121,7 @@ class Runtime:
         sink = LogSink(self._home)
         self._resources.callback(sink.close)
         self.journal = LogJournal(sink, settings.log_level, echo=self._options.foreground)
+        self.settings = settings
         self.journal.daemon("info", f"starting, process {os.getpid()}")
         read_rules(self._home)  # a rule that cannot be read is told now, not when it is needed
         ensure_default(self._home, now=self._started_at)
@@ -142,7 +146,11 @@ class Runtime:
 
     def _make_kernel(self) -> None:
         self.tool_calls = ToolCalls(self.trail)
+        self.rights = Rights(self._home)
+        self.principals = make_principals(self.rights, self.settings, self.journal.daemon)
+        self.state.limit_of = lambda principal: self.principals.budget(principal).quotas.max_storage_bytes
         self.kernel = Kernel(
+            standing=self.principals.standing,
             ready=lambda actor: self.leader.ready(actor),
             before_block=lambda: self.leader.before_block(),
             journal=self.journal,
@@ -163,13 +171,20 @@ class Runtime:
             bus=self.kernel,
             journal=self.journal,
             before_block=self.kernel.before_block,
+            budget_of=self.principals.budget,
             trail=self.trail,
             request_approval=self.approvals.request,
         )
         self._capsules = Capsules(self.trail)
         supervisor = Supervisor(self.journal, self._announce)
         self.lifecycle = Lifecycle(
-            self.kernel, loader, self._installed_names, self._on_view, supervisor.failed
+            self.kernel,
+            loader,
+            self._installed_names,
+            self._on_view,
+            supervisor.failed,
+            self.principals.budget,
+            self.principals.refresh,
         )
         self.events = KernelEvents(
             self._announce, lambda: self.lifecycle.views, self.kernel.subscriptions.lost_by_principal
@@ -182,11 +197,12 @@ class Runtime:
             publish=self._publish_for_stage,
             trail=self.trail,
         )
-        self.door = ToolsDoor(self.kernel, self.lifecycle.view)
+        self.door = ToolsDoor(
+            self.kernel, lambda who: visible_tools(self.lifecycle.view(who), self.principals.standing(who))
+        )
         self.cancellations = Cancellations(self.kernel)
 
     def _make_server(self) -> None:
-        rights = Rights(self._home)
         self.gateway = Gateway(
             kernel=self.kernel,
             lifecycle=self.lifecycle,
@@ -203,7 +219,7 @@ class Runtime:
         path = self.run.claim_socket_path()
         self.server = Server(
             token=self.run.write_token(),
-            find_keys=rights.find_keys,
+            find_keys=self.rights.find_keys,
             gateway=self.gateway,
             note=self.journal.daemon,
         )
@@ -211,7 +227,7 @@ class Runtime:
         self.gateway.sessions = self.server.sessions
         self.leader = Leader(self.server, on_fault=self._on_fault)
         self.ticker = Ticker(self.leader, on_fault=self._on_fault)
-        self._make_requests(rights)
+        self._make_requests()
         # The gateway hears before the door: it asks which answers the door still expects.
         self.kernel.on(self.gateway.wants, self.gateway.hear)
         self.kernel.on(self.door.wants, self.door.hear)
@@ -221,7 +237,17 @@ class Runtime:
         self.server.listen(path)
         self.run.write_pid()
 
-    def _make_requests(self, rights: Rights) -> None:
+    def _make_requests(self) -> None:
+        office = Office(
+            home=self._home,
+            state=self.state,
+            rights=self.rights,
+            principals=self.principals,
+            lifecycle=self.lifecycle,
+            apply_standings=self.kernel.apply_standings,
+            disconnect=self._disconnect,
+        )
+        self.watch = ProfileWatch(self._home, self.principals.known, office.applied)
         changes = Changes(
             home=self._home,
             lifecycle=self.lifecycle,
@@ -230,20 +256,23 @@ class Runtime:
             elicit_from=lambda caller: OwnerElicitor(
                 self.questions, system_cause(caller.principal, caller.request_owner)
             ),
+            may=self.rights.may,
         )
         services = Services(
             lifecycle=self.lifecycle,
             changes=changes,
             human=HumanRequests(home=self._home, questions=self.questions, approvals=self.approvals),
             process=self._process,
-            agents=rights.agents,
-            may_list_agents=rights.may_list_agents,
+            agents=self.rights.agents,
+            may_list_agents=self.rights.may_list_agents,
+            office=office,
+            measure_memory=self.kernel.measure_memory,
             stop=self.ask_to_stop,
         )
         audit = AuditAnswers(self._home.audit_db, self.trail.health, self._public_key, self._retention)
         self.requests = RequestRouter(
             bus=self.kernel,
-            profiles=rights,
+            profiles=self.rights,
             handlers=make_handlers(services) | audit.handlers(),
             journal=self.journal,
             ready=self.leader.ready,
@@ -276,6 +305,7 @@ class Runtime:
             self.tool_calls.sweep,
             self.events.sweep,
             self.idle.sweep,
+            self.watch.sweep,
             self._sweep,
         ):
             self.ticker.every(chore)
@@ -297,6 +327,10 @@ class Runtime:
         if not self._asked_to_stop.is_set():
             self._asked_to_stop.set()
             self._request_stop(reason)
+
+    def _disconnect(self, principal: PrincipalName) -> None:
+        for session in self.server.sessions.of(principal):
+            session.connection.close_after_flush(Closed.REFUSED)
 
     def _installed_names(self, principal: PrincipalName) -> tuple[CapsuleName, ...]:
         """What a principal has, with the bundled capsules in place: no tool is called without a router."""

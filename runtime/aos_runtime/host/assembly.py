@@ -36,13 +36,13 @@ class Assembly:
     """Alive as long as the store."""
 
 
-def open_store(code: Code, check: raw.EpochCheck, callbacks: list[object]) -> Store:
+def open_store(code: Code, check: raw.EpochCheck, callbacks: list[object], memory_bytes: int) -> Store:
     """A store with every limit set, ready for a start function; `check` stops its guest."""
     settings = code.engine.settings
     store = Store(code.engine.engine)
     raw.set_limits(
         store,
-        memory_bytes=settings.memory_bytes,
+        memory_bytes=memory_bytes,
         table_elements=settings.table_elements,
         instances=_MODULES,
         tables=_TABLES,
@@ -54,14 +54,21 @@ def open_store(code: Code, check: raw.EpochCheck, callbacks: list[object]) -> St
     return store
 
 
-def assemble(code: Code, boundary: Boundary, on_publish: raw.HostFunction, check: raw.EpochCheck) -> Assembly:
-    """A new store with the three modules linked in it.
+def assemble(
+    code: Code,
+    boundary: Boundary,
+    on_publish: raw.HostFunction,
+    check: raw.EpochCheck,
+    *,
+    memory_bytes: int,
+) -> Assembly:
+    """A new store with the three modules linked in it; its memories hold at most `memory_bytes` each.
 
     Trap or WasmtimeError where the guest does not fit or its start traps, TypeError where an export is of
     another kind than a capsule's.
     """
     callbacks: list[object] = []
-    store = open_store(code, check, callbacks)
+    store = open_store(code, check, callbacks, memory_bytes)
     with contextlib.ExitStack() as undo:
         undo.callback(store.close)
         assembly = _link(code, store, boundary, on_publish, callbacks)

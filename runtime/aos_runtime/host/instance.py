@@ -35,7 +35,7 @@ from aos_runtime.host.edge import (
 )
 from aos_runtime.host.factors.ipc import UNKNOWN_PREFIX
 from aos_runtime.host.patience import Patience
-from aos_runtime.host.raw import call_unchecked, set_epoch_deadline, set_fuel
+from aos_runtime.host.raw import call_unchecked, get_fuel, set_epoch_deadline, set_fuel
 from aos_runtime.host.stopping import classify, detail_of
 from aos_runtime.host.traps import STOPPED_PREFIX, GuestTrap, TrapReason
 
@@ -62,8 +62,10 @@ class HookResult(msgspec.Struct, frozen=True, gc=False):
 class Instance:
     """See the module's text.  Threads may take turns; `close` frees it at once."""
 
-    def __init__(self, code: Code, context: GuestContext) -> None:
+    def __init__(self, code: Code, context: GuestContext, *, memory_bytes: int | None = None) -> None:
         """Instantiate; runs the guest's start function, if any.
+
+        `memory_bytes` None: as the engine's settings.
 
         GuestTrap where that traps, LimitExceeded `instance-too-large` where the guest starts with more memory
         or tables than it may have, InvalidInput `component-exports` where its exports are not what a capsule
@@ -80,7 +82,10 @@ class Instance:
             context.sleep = self._patience.sleep
         self._lock = threading.Lock()
         self._boundary = Boundary(context)
+        self._memory_limit = settings.memory_bytes if memory_bytes is None else memory_bytes
         self._fuel = c_uint64(settings.fuel_per_call)
+        self._given_fuel = settings.fuel_per_call
+        self._fuel_left = c_uint64(0)
         self._words, self._trap = (c_uint64 * 8)(), c_void_p(0)
         self._words_pointer, self._trap_pointer = _address(self._words), _address(self._trap)
         self._realloc_words, self._realloc_trap = (c_uint64 * 8)(), c_void_p(0)
@@ -95,8 +100,12 @@ class Instance:
         self._boundary.memory = self._memory
         code.engine.adopt(self)
 
-    def hook(self, action: bytes, payload: bytes, *, timeout_s: float | None = None) -> HookResult:
+    def hook(
+        self, action: bytes, payload: bytes, *, timeout_s: float | None = None, fuel: int | None = None
+    ) -> HookResult:
         """Call `astrid-hook-trigger`.  `action` must be UTF-8; the guest gets `payload` as it is.
+
+        `timeout_s` and `fuel` None: as the engine's settings.
 
         GuestTrap kills the instance.  LimitExceeded `hook-payload` for more than 12 MiB.  KeyboardInterrupt
         and the like, raised in a host function, come out here and kill it too.
@@ -110,7 +119,7 @@ class Instance:
             view[WINDOW_START:payload_at] = action
             view[payload_at:end] = payload
             self._words[0], self._words[2] = len(action), len(payload)
-            self._run(self._hook, _TWO, timeout_s)
+            self._run(self._hook, _TWO, timeout_s, fuel)
             return self._read_result()
         finally:
             resources = self.context.resources
@@ -137,7 +146,7 @@ class Instance:
             )
         self._enter()
         try:
-            self._run(raw.pointer_to_func(export), _NONE, timeout_s)
+            self._run(raw.pointer_to_func(export), _NONE, timeout_s, None)
         finally:
             self._lock.release()
 
@@ -168,6 +177,11 @@ class Instance:
             inflow.wake()
         self._engine.nudge()
 
+    def fuel_used(self) -> int:
+        """Fuel that the last call used; asked by the thread that made it, before `close`."""
+        get_fuel(self._context, _address(self._fuel_left))
+        return self._given_fuel - self._fuel_left.value
+
     def memory_bytes(self) -> int:
         """Size of the guest's memory now."""
         return 0 if self._closed else self._memory.size_bytes()
@@ -193,7 +207,7 @@ class Instance:
     def _assemble(self, code: Code) -> Assembly:
         try:
             guarded = self._boundary.guard(self._on_publish)
-            return assemble(code, self._boundary, guarded, self._at_epoch)
+            return assemble(code, self._boundary, guarded, self._at_epoch, memory_bytes=self._memory_limit)
         except Trap as cause:
             raise self._fault_verdict() or classify(cause, near_memory_limit=False) from cause
         except WasmtimeError as cause:
@@ -216,11 +230,15 @@ class Instance:
             self._lock.release()
             raise GuestTrap(TrapReason.TRAP, "the instance has stopped before")
 
-    def _run(self, func: c_void_p, count: c_size_t, timeout_s: float | None) -> None:
+    def _run(self, func: c_void_p, count: c_size_t, timeout_s: float | None, fuel: int | None) -> None:
         """Arm deadline and fuel, call, and raise what stopped the guest."""
         self._boundary.has_complained = False
         self._patience.begin(timeout_s)
         context = self._context
+        if fuel is None:
+            fuel = self._engine.settings.fuel_per_call
+        if fuel != self._given_fuel:
+            self._given_fuel, self._fuel = fuel, c_uint64(fuel)
         set_epoch_deadline(context, _ONE_TICK)
         set_fuel(context, self._fuel)
         error = call_unchecked(context, func, self._words_pointer, count, self._trap_pointer)
@@ -343,7 +361,7 @@ class Instance:
         why = FAULTS.get(assembly.fault.value(assembly.store))
         if why is not None:
             return GuestTrap(TrapReason.TRAP, why, str(cause))
-        grown = self._memory.size_bytes() * 2 >= self._engine.settings.memory_bytes
+        grown = self._memory.size_bytes() * 2 >= self._memory_limit
         return classify(cause, near_memory_limit=grown and not self._boundary.has_complained)
 
     def _guest_bytes(self) -> memoryview:
@@ -360,7 +378,7 @@ class Instance:
             try:
                 assembly.window.grow(assembly.store, missing)
             except WasmtimeError as error:
-                raise _payload_too_large(self._engine.settings.memory_bytes, end) from error
+                raise _payload_too_large(self._memory_limit, end) from error
         return self._refresh_window()
 
     def _refresh_window(self) -> memoryview:

@@ -8,6 +8,7 @@ its `Desk`.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from aos_runtime.bus.envelope import Envelope
 from aos_runtime.bus.mailbox import Mailbox
 from aos_runtime.errors import AosError
 from aos_runtime.host import GuestContext, GuestTrap, HookResult, TrapReason
+from aos_runtime.kernel.budget import Budget, unbounded
 from aos_runtime.kernel.meter import LATENCY_BOUNDS_NS, MEMORY_SAMPLE_CALLS, Meter
 from aos_runtime.kernel.trace import HANDLED, Recorder
 from aos_runtime.names import CapsuleName, PrincipalName
@@ -53,6 +55,8 @@ class Delivery(msgspec.Struct, frozen=True):
     """The sequential chain whose current link this handler is; None in a fan-out."""
     is_invocable: bool = False
     """It came by a user-invocable surface: the desk hears however the handler ended."""
+    queued_s: float = math.inf
+    """When it was queued, by a monotonic clock: the wait counts as time of the call.  Infinity: just now."""
 
 
 class GuestInstance(Protocol):
@@ -61,11 +65,15 @@ class GuestInstance(Protocol):
     @property
     def dead(self) -> bool: ...
 
-    def hook(self, action: bytes, payload: bytes, *, timeout_s: float | None = None) -> HookResult: ...
+    def hook(
+        self, action: bytes, payload: bytes, *, timeout_s: float | None = None, fuel: int | None = None
+    ) -> HookResult: ...
 
-    def wake(self) -> None: ...
+    def fuel_used(self) -> int: ...
 
     def memory_bytes(self) -> int: ...
+
+    def wake(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -73,18 +81,28 @@ class GuestInstance(Protocol):
 class Generation:
     """One loaded version of a capsule: how to make its instance, and the instance."""
 
-    __slots__ = ("_instance", "context", "open_instance")
+    __slots__ = ("_instance", "_is_stale", "context", "open_instance")
 
     def __init__(self, context: GuestContext, open_instance: Callable[[], GuestInstance]) -> None:
         self.context = context
         self.open_instance = open_instance
         self._instance: GuestInstance | None = None
+        self._is_stale = False
+
+    def renew(self) -> None:
+        """Serve the next call from a new instance, made with the limits of then; from any thread."""
+        self._is_stale = True
+
+    def memory_bytes(self) -> int:
+        """What the instance's memory holds; only while no thread is inside it."""
+        return 0 if self._instance is None else self._instance.memory_bytes()
 
     def instance(self) -> GuestInstance:
         """The live instance, made now if there is none.  A dead one is closed and replaced."""
         instance = self._instance
-        if instance is not None and not instance.dead:
+        if instance is not None and not instance.dead and not self._is_stale:
             return instance
+        self._is_stale = False
         self.close()
         self._instance = instance = self.open_instance()
         return instance
@@ -142,6 +160,7 @@ class Actor:
         "_record",
         "_retired",
         "_running",
+        "budget",
         "generation",
         "mailbox",
         "meter",
@@ -151,8 +170,15 @@ class Actor:
     )
 
     def __init__(
-        self, name: CapsuleName, principal: PrincipalName, generation: Generation, desk: Desk
+        self,
+        name: CapsuleName,
+        principal: PrincipalName,
+        generation: Generation,
+        desk: Desk,
+        budget: Budget | None = None,
     ) -> None:
+        self.budget = budget if budget is not None else unbounded(principal)
+        """What the principal may use; shared by all of its actors."""
         self.name = name
         self.principal = principal
         self.generation = generation
@@ -249,15 +275,13 @@ class Actor:
     def _invoke(self, delivery: Delivery) -> None:
         if len(delivery.body) > LARGE_BYTES:
             self._desk.before_block()
-        self._running = generation = self.generation
+        self._running = self.generation
         self._delivery = delivery
         meter = self.meter
         meter.calls += 1
         started = perf_counter_ns()
         try:
-            instance = generation.instance()
-            generation.context.current = delivery.envelope
-            result = instance.hook(delivery.action, delivery.body)
+            result = self._call(delivery)
         except (GuestTrap, AosError) as error:
             if not (isinstance(error, GuestTrap) and error.reason is TrapReason.CANCELLED):
                 meter.errors += 1  # a caller that gave up is no fault of the capsule
@@ -265,8 +289,6 @@ class Actor:
             self._desk.failed(self, delivery, error)
         else:
             self._ended(delivery, started, result.action)
-            if meter.calls % MEMORY_SAMPLE_CALLS == 1:
-                meter.memory_bytes = instance.memory_bytes()
             if delivery.chain is not None or result.action != "continue" or delivery.is_invocable:
                 self._desk.handled(self, delivery, result)
         self._delivery = None
@@ -277,3 +299,21 @@ class Actor:
         self.meter.latency[bisect_left(LATENCY_BOUNDS_NS, now - started)] += 1
         seq = delivery.envelope.seq
         self._record((HANDLED, started, seq, now, self.principal, self.name, delivery.action, outcome))
+
+    def _call(self, delivery: Delivery) -> HookResult:
+        """Call the guest within its principal's budget, and settle what it used."""
+        budget, generation = self.budget, self.generation
+        timeout_s = budget.time_left(delivery.queued_s)
+        reserved = budget.reserve(timeout_s, self._desk.before_block)
+        used = 0
+        try:
+            instance = generation.instance()
+            generation.context.current = delivery.envelope
+            try:
+                return instance.hook(delivery.action, delivery.body, timeout_s=timeout_s, fuel=reserved)
+            finally:
+                used = instance.fuel_used()
+                if instance.dead or self.meter.calls % MEMORY_SAMPLE_CALLS == 1:
+                    self.meter.note_memory(instance.memory_bytes())
+        finally:
+            budget.settle(reserved, used)

@@ -47,6 +47,7 @@ class AgentProfile:
     groups: tuple[str, ...]
     grants: tuple[str, ...]
     revokes: tuple[str, ...]
+    capsules: tuple[str, ...] = ()
 
 
 def owner_uid(principal: str) -> str:
@@ -121,6 +122,7 @@ def agents(profiles: Iterable[AgentProfile]) -> list[dict[str, object]]:
             "groups": list(profile.groups),
             "grants": list(profile.grants),
             "revokes": list(profile.revokes),
+            "capsules": list(profile.capsules),
         }
         for profile in sorted(profiles, key=lambda one: one.principal)
     ]

@@ -34,17 +34,21 @@ from aos_runtime.store.env import EnvChanges
 from aos_runtime.store.installed import Installed, list_installed
 from aos_runtime.store.interfaces import export_conflicts, missing_imports
 from aos_runtime.store.origin import Provenances
+from aos_runtime.store.profile_edits import allow_capsule, disallow_capsule
 from aos_runtime.store.receipts import ApprovalSource
 from aos_runtime.store.stage import Stage, open_stage, stage_source
 
 REMOTE_PREFIXES = ("http://", "https://", "github.com/", "@", "gh:")
+GRANTING = "agent:modify"
+"""Who holds it grants a principal what it installs for it (docs/adr/0004)."""
 
 
 class Changes:
     """Installs, activates, reloads and removes.
 
     `announce(principal, topic, body)` publishes an event; `elicit_from(caller)` asks the connection that
-    requested a change, for the hook of what it installs.
+    requested a change, for the hook of what it installs; `may(principal,
+    capability)` tells rights.
     """
 
     def __init__(
@@ -55,6 +59,7 @@ class Changes:
         activator: Activator,
         announce: Callable[[PrincipalName, str, bytes], None],
         elicit_from: Callable[[Caller], Elicit | None] = lambda caller: None,
+        may: Callable[[PrincipalName, str], bool] = lambda principal, capability: False,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._home = home
@@ -62,6 +67,7 @@ class Changes:
         self._activator = activator
         self._announce = announce
         self._elicit_from = elicit_from
+        self._may = may
         self._now = now
 
     def activate(self, caller: Caller, params: Mapping[str, object]) -> Answer:
@@ -92,6 +98,7 @@ class Changes:
         remove_installed(
             self._home, caller.principal, name, purge=params["purge"] is True, force=params["force"] is True
         )
+        disallow_capsule(self._home, caller.principal, name)
         self._unload(caller.principal, name)
         return Answer(status="Success", data={"status": "removed"})
 
@@ -118,6 +125,8 @@ class Changes:
             installed = commit(
                 stage, approval=approval, env=stage.read_offered_env(), source_text=str(source)
             )
+        if self._may(caller.principal, GRANTING):
+            allow_capsule(self._home, principal, installed.name)
         view = self._reload_if_loaded(principal, installed.name)
         return Answer(status="Success", data=self._install_data(installed, previous, phase, view))
 

@@ -22,7 +22,7 @@ from aos_runtime.kernel.routing import Plan
 from aos_runtime.kernel.subscriptions import Owner, Subscription, Subscriptions
 from aos_runtime.kernel.trace import Recorder
 from aos_runtime.policy.denials import Denial, publish_denial, subscribe_denial, uplink_denial
-from aos_runtime.policy.publish import IpcRefusal, PublishGate, subscribe_refusal
+from aos_runtime.policy.publish import IpcRefusal, PublishGate, is_refused_early, subscribe_refusal
 from aos_runtime.wire.payloads import normalise
 
 MAX_OVERHEARD = 64
@@ -74,7 +74,8 @@ class GuestPort:
     """`publish`, `publish_as` and `subscribe` are the ports; `bind` gives the context that they read.
 
     Without `hearing` every subscription is refused (lifecycle hooks).  While `overheard` is a list, what the
-    guest publishes goes there and to nobody else (the describe probe).
+    guest publishes goes there and to nobody else (the describe probe).  `may_send` counts the bytes of a
+    message against the principal's rate.
     """
 
     __slots__ = (
@@ -84,6 +85,7 @@ class GuestPort:
         "_hearing",
         "_idle_cause",
         "_is_uplink",
+        "_may_send",
         "_patterns",
         "_refusal",
         "_source_id",
@@ -100,8 +102,10 @@ class GuestPort:
         hearing: Hearing | None = None,
         is_uplink: bool = False,
         denied: Callable[[Denial], None] = _ignore,
+        may_send: Callable[[int], bool] = lambda size_bytes: True,
     ) -> None:
         self._bus = bus
+        self._may_send = may_send
         self._patterns = patterns
         self._refusal = PublishGate(patterns).check
         self._source_id = source_id
@@ -154,7 +158,10 @@ class GuestPort:
         return self._idle_cause if cause is None or cause.principal is None else cause
 
     def _publish(self, topic: str, payload: bytes, cause: Envelope) -> str | None:
-        refusal = self._refusal(topic, len(payload))
+        size_bytes = len(payload)
+        refusal = self._refusal(topic, size_bytes)
+        if not self._may_send(size_bytes) and not is_refused_early(topic):
+            refusal = IpcRefusal.RATE_LIMITED
         delivery_id = None
         if refusal is None and DELIVERY_MARK in payload:
             marked = take_delivery_id(payload)
@@ -172,8 +179,8 @@ class GuestPort:
                 self.overheard.append(Overheard(topic, normalised.body))
             return None
         plan = self._bus.publish(topic, normalised.body, normalised.kind, self._source_id, cause, delivery_id)
-        if plan.is_invocable and not plan.steps and not self._bus.is_handled(topic, cause.principal):
-            return self._refuse(topic, f"unknown:no capsule handles {topic}")
+        if plan.refusal is not None and (plan.denied or not self._bus.is_handled(topic, cause.principal)):
+            return self._refuse(topic, f"unknown:{plan.refusal}")
         return None
 
     def _refuse(self, topic: str, refusal: str) -> str:

@@ -11,14 +11,19 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from aos_runtime.kernel import answers
+from aos_runtime.kernel.agents import AgentRequests
 from aos_runtime.kernel.changes import Changes
+from aos_runtime.kernel.group_requests import GroupRequests
 from aos_runtime.kernel.human import HumanRequests
 from aos_runtime.kernel.lifecycle import Lifecycle
+from aos_runtime.kernel.office import Office
+from aos_runtime.kernel.quota_requests import QuotaRequests
 from aos_runtime.kernel.requests import Answer, Caller, Handler
 from aos_runtime.kernel.views import View
 from aos_runtime.names import PrincipalName, parse_principal_name
 
 Params = Mapping[str, object]
+Run = Callable[[Caller, Mapping[str, object]], Answer]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +31,8 @@ class Services:
     """What the methods work on.
 
     `agents(principal)` lists profiles, all of them for None; `may_list_agents` says whether a caller sees
-    more than itself; `stop(reason)` begins the shutdown.
+    more than itself; `measure_memory` gives bytes now and at most of a principal's guests; `stop(reason)`
+    begins the shutdown.
     """
 
     lifecycle: Lifecycle
@@ -35,12 +41,14 @@ class Services:
     process: Callable[[], answers.Process]
     agents: Callable[[PrincipalName | None], Iterable[answers.AgentProfile]]
     may_list_agents: Callable[[PrincipalName], bool]
+    office: Office
+    measure_memory: Callable[[PrincipalName], tuple[int, int]]
     stop: Callable[[str], None]
 
 
 def make_handlers(services: Services) -> dict[str, Handler]:
     """Every method that this runtime has, by name."""
-    reading = {
+    reading: dict[str, Run] = {
         "GetStatus": lambda caller, params: Answer(
             status="Status", data=answers.status(_view(services, caller), services.process())
         ),
@@ -62,7 +70,26 @@ def make_handlers(services: Services) -> dict[str, Handler]:
         "ApprovalRevoke": services.human.revoke,
         "Shutdown": lambda caller, params: _shutdown(services, params),
     }
-    slow = {
+    agents, groups = AgentRequests(services.office), GroupRequests(services.office)
+    quotas = QuotaRequests(services.office, services.measure_memory)
+    reading |= {
+        "AgentEnable": agents.enable,
+        "AgentDisable": agents.disable,
+        "AgentModify": agents.modify,
+        "CapsGrant": agents.grant,
+        "CapsRevoke": agents.revoke,
+        "CapsExplain": agents.explain,
+        "GroupCreate": groups.create,
+        "GroupDelete": groups.delete,
+        "GroupModify": groups.modify,
+        "GroupList": groups.list_groups,
+        "QuotaGet": quotas.read,
+        "QuotaSet": quotas.write,
+        "UsageGet": quotas.usage,
+    }
+    slow: dict[str, Run] = {
+        "AgentCreate": agents.create,
+        "AgentDelete": agents.delete,
         "GetCapsuleMetadataForPrincipal": lambda caller, params: _foreign_metadata(services, params),
         "InstallCapsule": services.changes.install,
         "ActivateStage": services.changes.activate,

@@ -18,8 +18,9 @@ from aos_runtime.bus.envelope import Envelope
 from aos_runtime.bus.mailbox import Offer
 from aos_runtime.bus.routes import RouteTable
 from aos_runtime.capsule.topics import user_invocable
-from aos_runtime.errors import AosError
+from aos_runtime.errors import AosError, LimitExceeded
 from aos_runtime.host import GuestTrap, HookResult, TrapReason
+from aos_runtime.kernel.access_gate import AccessGate
 from aos_runtime.kernel.actor import MAX_WAITING, Actor, Delivery, Step
 from aos_runtime.kernel.failures import CANCELLED, call_of, failure_message, failure_sentence
 from aos_runtime.kernel.ports import Submission
@@ -28,6 +29,7 @@ from aos_runtime.kernel.routing import Native, Plan, Routing
 from aos_runtime.kernel.subscriptions import Subscriptions
 from aos_runtime.kernel.trace import Recorder
 from aos_runtime.names import CapsuleName, PrincipalName
+from aos_runtime.policy.access import UNRESTRICTED, Standing
 from aos_runtime.wire.methods import NIL_SOURCE
 
 MAX_REASON_CHARS = 500
@@ -84,6 +86,7 @@ class Kernel:
         before_block: Callable[[], None],
         journal: Journal,
         executions: Executions | None = None,
+        standing: Callable[[PrincipalName], Standing] = lambda principal: UNRESTRICTED,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.order = threading.Lock()
@@ -95,6 +98,9 @@ class Kernel:
         self.trace = Recorder()
         self._note_published = self.trace.published
         self._ready = ready
+        self._gate = AccessGate(standing, journal, clock)
+        self.on_access_denied: Callable[[CapsuleName, Envelope], None] = self._gate.note_denied
+        """Told of each message that a capsule did not get because its principal has no access to it."""
         self._clock = clock
         self._seq = 0
         self._natives: tuple[Native, ...] = ()
@@ -113,25 +119,47 @@ class Kernel:
         """Add a native subscriber; see `routing.Native`."""
         with self.order:
             self._natives = (*self._natives, Native(wants=wants, receive=receive, answers=answers))
-            self._routing = Routing(self._table, self._actors, self._natives)
+            self._renew_routing()
 
     def off(self, receive: Callable[[Envelope], None]) -> None:
         """Take a native subscriber away; a message in progress may still reach it."""
         with self.order:
             self._natives = tuple(native for native in self._natives if native.receive != receive)
-            self._routing = Routing(self._table, self._actors, self._natives)
+            self._renew_routing()
 
     def install_routes(
-        self, table: RouteTable, actors: dict[tuple[PrincipalName, CapsuleName], Actor]
+        self,
+        table: RouteTable,
+        actors: dict[tuple[PrincipalName, CapsuleName], Actor],
+        bundled: frozenset[tuple[PrincipalName, CapsuleName]] = frozenset(),
     ) -> None:
-        """(order held by the caller) Replace all routes at once."""
-        self._table, self._actors = table, actors
-        self._routing = Routing(table, actors, self._natives)
+        """(order held by the caller) Replace all routes at once.  `bundled` need no grant."""
+        self._table, self._actors, self._gate.bundled = table, actors, bundled
+        self._renew_routing()
+
+    def apply_standings(self) -> None:
+        """What principals may call has changed: decide anew, from the next message on."""
+        with self.order:
+            self._renew_routing()
+
+    def measure_memory(self, principal: PrincipalName) -> tuple[int, int]:
+        """Bytes in the guests' memories of a principal, now and at most; those that run as of lately."""
+        with self.order:
+            mine = [actor for (owner, _), actor in self._actors.items() if owner == principal]
+            for actor in mine:
+                if not actor.mailbox.busy:  # no thread is inside, and none can enter meanwhile
+                    actor.meter.note_memory(actor.generation.memory_bytes())
+        now = sum(actor.meter.memory_bytes or 0 for actor in mine)
+        return now, sum(actor.meter.memory_peak_bytes for actor in mine)
+
+    def _renew_routing(self) -> None:
+        self._routing = Routing(self._table, self._actors, self._natives, self._gate.admits)
 
     def is_handled(self, topic: str, principal: str | None) -> bool:
         """Whether a ready capsule of `principal` handles `topic`, by a row or through a subscription."""
         with self.order:
-            return bool(self._routing.plan(topic, principal).steps) or self._is_received(topic, principal)
+            plan = self._routing.plan(topic, principal)
+            return bool(plan.steps) or (not plan.denied and self._is_received(topic, principal))
 
     def _is_received(self, topic: str, principal: str | None) -> bool:
         """(order) Whether a subscription stands for a handler of this user-invocable topic."""
@@ -172,7 +200,7 @@ class Kernel:
         with self.order:
             plan = self._routing.plan(topic, cause.principal)
             envelope = self._stamp(topic, body, kind, source_id, cause, delivery_id)
-            received = self._live.count and self.subscriptions.deliver(envelope)
+            received = not plan.denied and self._live.count and self.subscriptions.deliver(envelope)
             if received and plan.is_invocable and not plan.steps:
                 self._note_received(envelope)
             targets = self._all_targets(plan, topic, cause.principal) if received else plan.targets
@@ -187,6 +215,8 @@ class Kernel:
             receive(envelope)
         for actor, delivery in dropped:
             self._report_drop(actor, delivery)
+        for capsule in plan.denied:
+            self.on_access_denied(capsule, envelope)
         if delivery_id is not None and not plan.steps and not received:
             self._send_receipt(envelope, DeliveryFailure.NO_CONSUMER)
         return plan
@@ -201,7 +231,7 @@ class Kernel:
             if any(len(actor.waiting) >= MAX_WAITING for actor, _ in pairs):
                 return Submission.FULL
             is_taken, received = plan.is_taken, False
-            if self._live.count:
+            if self._live.count and not plan.denied:
                 received = self.subscriptions.deliver(envelope)
                 if received and plan.is_invocable and not plan.steps:
                     self._note_received(envelope)
@@ -216,6 +246,8 @@ class Kernel:
                     self._ready(actor)
         for receive in plan.natives:
             receive(envelope)
+        for capsule in plan.denied:
+            self.on_access_denied(capsule, envelope)
         return Submission.ACCEPTED if is_taken else Submission.UNAVAILABLE
 
     def cancel(self, principal: str | None, call_ids: Container[str]) -> None:
@@ -259,18 +291,18 @@ class Kernel:
             delivery_id,
         )
 
-    @staticmethod
-    def _deliveries(envelope: Envelope, plan: Plan) -> Sequence[tuple[Actor, Delivery]]:
+    def _deliveries(self, envelope: Envelope, plan: Plan) -> Sequence[tuple[Actor, Delivery]]:
         steps = plan.steps
         if not steps:
             return ()
+        body, now = envelope.body, time.monotonic()
         if plan.is_chain:
-            chain = Chain(steps, envelope.body)
-            first = Delivery(envelope, steps[0].action, envelope.body, False, chain, plan.is_invocable)
+            chain = Chain(steps, body)
+            first = Delivery(envelope, steps[0].action, body, False, chain, plan.is_invocable, now)
             return ((steps[0].actor, first),)
         is_sole, is_invocable = len(steps) == 1, plan.is_invocable
         return [
-            (step.actor, Delivery(envelope, step.action, envelope.body, is_sole, None, is_invocable))
+            (step.actor, Delivery(envelope, step.action, body, is_sole, None, is_invocable, now))
             for step in steps
         ]
 
@@ -288,6 +320,11 @@ class Kernel:
     def failed(self, actor: Actor, delivery: Delivery, error: GuestTrap | AosError) -> None:
         is_cancelled = isinstance(error, GuestTrap) and error.reason is TrapReason.CANCELLED
         self._note(actor, "info" if is_cancelled else "error", delivery, failure_sentence(error))
+        if isinstance(error, LimitExceeded):
+            if delivery.is_invocable:
+                self._account(actor, delivery, error.code)
+            self._settle(actor, delivery, Outcome(Verdict.DENY, reason=error.message), DeliveryFailure.FAILED)
+            return
         reason = "trap" if isinstance(error, AosError) else error.reason.value
         if delivery.is_invocable:
             self._account(actor, delivery, error.code if isinstance(error, AosError) else reason)
@@ -318,7 +355,9 @@ class Kernel:
     def _deliver_link(self, envelope: Envelope, chain: Chain[Step], step: Step) -> None:
         """Hand a chained message to its next handler.  A full queue ends the chain: it may hold a gate."""
         is_invocable = user_invocable(envelope.topic) is not None
-        delivery = Delivery(envelope, step.action, chain.payload, False, chain, is_invocable)
+        delivery = Delivery(
+            envelope, step.action, chain.payload, False, chain, is_invocable, time.monotonic()
+        )
         with self.order:
             offer = step.actor.mailbox.offer(delivery)
             if offer is Offer.WOKE:

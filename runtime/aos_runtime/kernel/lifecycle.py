@@ -14,11 +14,14 @@ from typing import Protocol
 
 from aos_runtime.errors import AosError, NotFound, Unavailable
 from aos_runtime.kernel.actor import Actor
+from aos_runtime.kernel.budget import Budget, unbounded
 from aos_runtime.kernel.kernel import Kernel
 from aos_runtime.kernel.loading import Loaded, Unready
 from aos_runtime.kernel.runloop import LoopState, RunLoop
-from aos_runtime.kernel.views import Resident, View, actors_of, make_view, route_table
+from aos_runtime.kernel.views import Resident, View, actors_of, bundled_of, make_view, route_table
 from aos_runtime.names import CapsuleName, PrincipalName
+
+_POLL_S = 0.005
 
 
 class Loads(Protocol):
@@ -30,7 +33,8 @@ class Loads(Protocol):
 class Lifecycle:
     """Owns the views.
 
-    `names_of(principal)` lists what is installed; `on_change(view)` hears of each new view.
+    `names_of(principal)` lists what is installed; `on_change(view)` hears of each new view; `budget_of` gives
+    what a principal may use; `refresh(principal)` reads its profile before anything is loaded for it.
     """
 
     def __init__(
@@ -40,7 +44,11 @@ class Lifecycle:
         names_of: Callable[[PrincipalName], tuple[CapsuleName, ...]],
         on_change: Callable[[View], None] = lambda view: None,
         on_loop_failed: Callable[[RunLoop, str, float | None], None] = lambda loop, reason, delay_s: None,
+        budget_of: Callable[[PrincipalName], Budget] = unbounded,
+        refresh: Callable[[PrincipalName], None] = lambda principal: None,
     ) -> None:
+        self._refresh = refresh
+        self._budget_of = budget_of
         self._kernel = kernel
         self._loader = loader
         self._names_of = names_of
@@ -76,6 +84,7 @@ class Lifecycle:
         """
         with self._changing:
             view = self._ensure(principal)
+            self._refresh(principal)
             before = view.residents.get(name)
             loaded = self._load_installed(principal, name)
             if isinstance(loaded, Loaded):
@@ -121,6 +130,29 @@ class Lifecycle:
             if loop.state is LoopState.STOPPED and loop.join(0.0):
                 self._loops.discard(loop)
 
+    def forget(self, principal: PrincipalName, wait_s: float = 0.0) -> tuple[CapsuleName, ...]:
+        """Serve nothing for a principal any more; what it had.
+
+        Calls that run are waited for, `wait_s` seconds; those that wait are answered.
+        """
+        with self._changing:
+            view = self._views.get(principal)
+            if view is None:
+                return ()
+            gone = tuple(view.residents.values())
+            self._publish(View(principal=principal), gone)
+            with self._kernel.order:
+                self._views = {name: one for name, one in self._views.items() if name != principal}
+        deadline = time.monotonic() + wait_s
+        while any(one.actor.mailbox.busy for one in gone) and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        return view.names
+
+    def renew_instances(self, principal: PrincipalName) -> None:
+        """The next calls of a principal are served by instances made with its limits of now."""
+        for resident in self.view(principal).residents.values():
+            resident.actor.generation.renew()
+
     def close(self, wait_s: float = 0.0) -> bool:
         """Load nothing more and drop every instance; only once no thread runs guests any more.
 
@@ -142,6 +174,7 @@ class Lifecycle:
             raise _stopping()
         if principal in self._views:
             return self._views[principal]
+        self._refresh(principal)
         found = [self._load(principal, name) for name in self._names_of(principal)]
         residents = [self._settle(one, None) for one in found if isinstance(one, Loaded)]
         unready = [one for one in found if isinstance(one, Unready)]
@@ -204,7 +237,8 @@ class Lifecycle:
         if before is not None:
             return Resident(loaded=loaded, actor=before.actor)
         installed = loaded.installed
-        actor = Actor(installed.name, installed.principal, loaded.generation, self._kernel)
+        budget = self._budget_of(installed.principal)
+        actor = Actor(installed.name, installed.principal, loaded.generation, self._kernel, budget)
         return Resident(loaded=loaded, actor=actor)
 
     def _publish(self, view: View, gone: tuple[Resident, ...], *, is_final: bool = True) -> View:
@@ -217,7 +251,7 @@ class Lifecycle:
         ended = [one.loop for one in gone if one.loop is not None]
         with self._kernel.order:
             self._views = views
-            self._kernel.install_routes(table, actors)
+            self._kernel.install_routes(table, actors, bundled_of(views.values()))
             retired = [one.actor.swap(one.loaded.generation) for one in view.residents.values()]
             left = [(one.actor, delivery) for one in gone for delivery in one.actor.close()]
             retired += [one.actor.retire() for one in gone]

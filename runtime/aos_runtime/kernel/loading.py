@@ -26,6 +26,7 @@ from aos_runtime.host.context import Binding, KvSpace
 from aos_runtime.kernel.actor import Generation
 from aos_runtime.kernel.audit import HostCall
 from aos_runtime.kernel.audited import AuditedSpace, Trail
+from aos_runtime.kernel.budget import Budget, unbounded
 from aos_runtime.kernel.denials import DenialLog
 from aos_runtime.kernel.failures import failure_sentence
 from aos_runtime.kernel.guest import Bus, GuestPort, Hearing
@@ -89,7 +90,7 @@ class Unready:
 
 
 class Loader:
-    """Makes generations; one per daemon."""
+    """Makes generations; one per daemon.  `budget_of` gives what a principal may use."""
 
     def __init__(
         self,
@@ -100,9 +101,11 @@ class Loader:
         bus: GuestBus,
         journal: Journal,
         before_block: Callable[[], None],
+        budget_of: Callable[[PrincipalName], Budget] = unbounded,
         trail: Trail | None = None,
         request_approval: RequestApproval | None = None,
     ) -> None:
+        self._budget_of = budget_of
         self._home = home
         self._codes = codes
         self._state = state
@@ -150,7 +153,10 @@ class Loader:
     def _open(self, installed: Installed, code: Code, digest: Digest, values: Mapping[str, str]) -> Loaded:
         source = source_id(installed.name, digest)
         context, port = self._ports(installed, source, values, None)
-        generation = Generation(context, lambda: Instance(code, context))
+        budget = self._budget_of(installed.principal)
+        generation = Generation(
+            context, lambda: Instance(code, context, memory_bytes=budget.quotas.max_memory_bytes)
+        )
         described = describe(generation, port)
         loop = None
         if "run" in code.implemented:
@@ -171,7 +177,8 @@ class Loader:
 
         def open_instance(attempt: Attempt) -> Instance:
             context, _ = self._ports(installed, source, values, attempt)
-            return Instance(code, context)
+            limit_bytes = self._budget_of(installed.principal).quotas.max_memory_bytes
+            return Instance(code, context, memory_bytes=limit_bytes)
 
         held = installed.receipt.capabilities
         is_exempt = held.uplink or bool(held.net_bind)
@@ -189,6 +196,7 @@ class Loader:
     ) -> tuple[GuestContext, GuestPort]:
         """The context of one instance; of a run loop where there is an attempt of it."""
         manifest, principal, name = installed.manifest, installed.principal, installed.name
+        budget = self._budget_of(principal)
         denials = DenialLog(lambda line: self._journal.capsule(principal, name, "warn", line))
         hearing = Hearing(
             rows=manifest.subscribe_patterns,
@@ -203,6 +211,7 @@ class Loader:
             hearing=hearing,
             is_uplink=installed.receipt.capabilities.uplink,
             denied=lambda denial: self._note_denial(principal, name, denials, denial),
+            may_send=budget.admit,
         )
         context = GuestContext(
             capsule=name,

@@ -23,7 +23,7 @@ MEMORY_SAMPLE_CALLS = 64
 class Meter:
     """Counters since the capsule was loaded; they survive a reload."""
 
-    __slots__ = ("calls", "denied", "errors", "latency", "memory_bytes")
+    __slots__ = ("calls", "denied", "errors", "latency", "memory_bytes", "memory_peak_bytes")
 
     def __init__(self) -> None:
         self.calls = 0
@@ -36,6 +36,12 @@ class Meter:
         """Invocations that ended, by how long they took (LATENCY_BOUNDS_NS)."""
         self.memory_bytes: int | None = None
         """The guest's memory when it was last looked at."""
+        self.memory_peak_bytes = 0
+
+    def note_memory(self, size_bytes: int) -> None:
+        """The guest's memory was looked at."""
+        self.memory_bytes = size_bytes
+        self.memory_peak_bytes = max(self.memory_peak_bytes, size_bytes)
 
     def to_json(self) -> dict[str, int]:
         return {"calls": self.calls, "errors": self.errors, "denied": self.denied}

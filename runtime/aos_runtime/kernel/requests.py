@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -44,6 +44,7 @@ class Caller:
 
     principal: PrincipalName
     request_owner: str | None
+    device_key_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,8 @@ class Profiles(Protocol):
     def profile(self, principal: PrincipalName) -> Profile | None: ...
 
     def device(self, principal: PrincipalName, key_id: str) -> KeyEntry | None: ...
+
+    def groups(self) -> Mapping[str, Sequence[str]]: ...
 
 
 class Account(Protocol):
@@ -230,12 +233,13 @@ class RequestRouter:
         try:
             profile = self._profiles.profile(principal)
             device = None if key_id is None else self._profiles.device(principal, key_id)
+            groups = self._profiles.groups()
         except AosError as error:  # an unreadable profile may do nothing
             self._journal.daemon("error", f"profile of principal {principal}: {error.message}")
             return denial(principal, None, capability)
         if key_id is not None and device is None:
             return f"permission denied for principal {principal}: the authenticating key was removed"
-        return denial(principal, profile, capability, device=device)
+        return denial(principal, profile, capability, groups=groups, device=device)
 
     def _start(self, envelope: Envelope, request: wire.Request, handler: Handler) -> None:
         """Run a slow handler on its own thread."""
@@ -262,7 +266,9 @@ class RequestRouter:
         self, envelope: Envelope, request: wire.Request, handler: Handler, slow: _Slow | None = None
     ) -> None:
         caller = Caller(
-            principal=PrincipalName(envelope.principal or ""), request_owner=envelope.request_owner
+            principal=PrincipalName(envelope.principal or ""),
+            request_owner=envelope.request_owner,
+            device_key_id=envelope.device_key_id,
         )
         try:
             answer = self._carry_out(caller, request, handler)

@@ -25,6 +25,15 @@ MAX_PLANS = 4096
 """Topics are made by guests: the table must stay bounded."""
 
 
+Access = Callable[[str, PrincipalName, CapsuleName], bool]
+"""`(topic, principal, capsule)`: whether the principal may have its capsule called there."""
+
+
+def open_access(topic: str, principal: PrincipalName, capsule: CapsuleName) -> bool:
+    """Everything may be called."""
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Native:
     """A subscriber inside the daemon.  `wants` is asked once per topic; `receive` must not block or raise.
@@ -50,20 +59,26 @@ class Plan(msgspec.Struct, frozen=True):
     """A user-invocable surface: what nobody handles is an error there, and failures are answered."""
     targets: tuple[str, ...] = ()
     """The names of the capsules of `steps`."""
+    refusal: str | None = None
+    """Why nobody is called on a user-invocable surface; None elsewhere, and where somebody is."""
+    denied: tuple[CapsuleName, ...] = ()
+    """Capsules that would have been called there, had the principal access to them."""
 
 
 class Routing:
     """All routes of one moment."""
 
-    __slots__ = ("_actors", "_natives", "_plans", "_table")
+    __slots__ = ("_access", "_actors", "_natives", "_plans", "_table")
 
     def __init__(
         self,
         table: RouteTable,
         actors: Mapping[tuple[PrincipalName, CapsuleName], Actor],
         natives: Iterable[Native] = (),
+        access: Access = open_access,
     ) -> None:
         self._table = table
+        self._access = access
         self._actors = dict(actors)
         self._natives = tuple(natives)
         self._plans: dict[tuple[str, str | None], Plan] = {}
@@ -74,14 +89,20 @@ class Routing:
         return found if found is not None else self._remember(topic, principal)
 
     def _remember(self, topic: str, principal: str | None) -> Plan:
-        steps = tuple(self._steps(topic, principal))
+        handlers = self._handlers(topic, principal)
+        admitted = tuple(one for one in handlers if self._access(topic, one.principal, one.capsule))
+        is_invocable = user_invocable(topic) is not None
+        denied = self._denied(topic, principal) if is_invocable else ()
+        steps = tuple(self._steps(admitted))
         natives = tuple(native for native in self._natives if native.wants(topic))
         plan = Plan(
             steps=steps,
             is_chain=len({step.priority for step in steps}) > 1,
             natives=tuple(native.receive for native in natives),
             is_taken=bool(steps) or any(native.answers for native in natives),
-            is_invocable=user_invocable(topic) is not None,
+            is_invocable=is_invocable,
+            refusal=_refusal(topic, principal, denied) if is_invocable and not steps else None,
+            denied=denied,
             targets=tuple(step.actor.name for step in steps),
         )
         if len(self._plans) >= MAX_PLANS:
@@ -89,8 +110,15 @@ class Routing:
         self._plans[topic, principal] = plan
         return plan
 
-    def _steps(self, topic: str, principal: str | None) -> Iterable[Step]:
-        for handler in self._handlers(topic, principal):
+    def _denied(self, topic: str, principal: str | None) -> tuple[CapsuleName, ...]:
+        """The capsule that serves the topic, by a row or by receiving, if the principal may not call it."""
+        provider = self._table.provider(topic, principal)
+        if principal is None or provider is None or self._access(topic, PrincipalName(principal), provider):
+            return ()
+        return (provider,)
+
+    def _steps(self, handlers: Iterable[Handler]) -> Iterable[Step]:
+        for handler in handlers:
             actor = self._actors.get((handler.principal, handler.capsule))
             if actor is not None:
                 yield Step(actor=actor, action=handler.action.encode(), priority=handler.priority)
@@ -101,3 +129,15 @@ class Routing:
         if principal is None:
             return ()  # no capsule serves everybody yet: an unstamped message reaches native subscribers only
         return self._table.targets(topic, PrincipalName(principal))
+
+
+def _refusal(topic: str, principal: str | None, denied: tuple[CapsuleName, ...]) -> str:
+    if not denied:
+        return f"no capsule handles {topic}"
+    return access_refusal(principal, denied[0])
+
+
+def access_refusal(principal: str | None, capsule: CapsuleName) -> str:
+    """Why a capsule was not called, and what would allow it."""
+    allow = f"allow it with `aos agent modify {principal} --add-capsule {capsule}`"
+    return f"principal '{principal}' has no access to capsule '{capsule}'; {allow}"

@@ -6,7 +6,7 @@ A view is one principal's capsules in the order of their names, with who serves 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from aos_runtime.bus.routes import Handler, RouteTable
 from aos_runtime.capsule.manifest import Manifest
@@ -16,6 +16,7 @@ from aos_runtime.kernel.loading import Loaded, Unready
 from aos_runtime.kernel.probe import Tool
 from aos_runtime.kernel.runloop import RunLoop
 from aos_runtime.names import CapsuleName, PrincipalName
+from aos_runtime.policy.access import Standing
 from aos_runtime.policy.surfaces import Candidate, Surfaces, bind_providers
 
 
@@ -123,6 +124,29 @@ def actors_of(views: Iterable[View]) -> dict[tuple[PrincipalName, CapsuleName], 
     return {
         (view.principal, name): resident.actor for view in views for name, resident in view.residents.items()
     }
+
+
+def bundled_of(views: Iterable[View]) -> frozenset[tuple[PrincipalName, CapsuleName]]:
+    """The capsules that came with aos, by whom they serve."""
+    return frozenset(
+        (view.principal, name)
+        for view in views
+        for name, resident in view.residents.items()
+        if resident.loaded.installed.bundled
+    )
+
+
+def visible_tools(view: View, standing: Standing) -> View:
+    """The view with only the tools that the principal may see."""
+    if standing.enabled and (standing.lists or standing.uses_any):
+        return view
+    bundled = bundled_of((view,))
+    tools = {
+        name: tool
+        for name, tool in view.tools.items()
+        if standing.may_see(tool.capsule, is_bundled=(view.principal, tool.capsule) in bundled)
+    }
+    return replace(view, tools=tools)
 
 
 def _handlers(resident: Resident) -> Iterator[Handler]:

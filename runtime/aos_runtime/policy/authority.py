@@ -9,8 +9,8 @@ do nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 MAX_CAPABILITY_BYTES = 256
 
@@ -101,6 +101,72 @@ def denial(
     """
     objection = _objection(profile, capability, groups, device)
     return None if objection is None else f"permission denied for principal {principal}: {objection}"
+
+
+class Source(NamedTuple):
+    """A pattern that gives or takes a capability, and where it stands: `grant`, `revoke` or `group NAME`."""
+
+    pattern: str
+    origin: str
+
+
+class Explanation(NamedTuple):
+    """Why a principal may or may not do something.  `denial` is None where it may."""
+
+    denial: str | None
+    gives: tuple[Source, ...]
+    """Every pattern that gives the capability, also where a revoke takes it away again."""
+    takes: tuple[Source, ...]
+    """Every pattern that revokes it."""
+
+
+def explain(
+    principal: str,
+    profile: Profile | None,
+    capability: str,
+    *,
+    groups: Mapping[str, Sequence[str]] = BUILTIN_GROUPS,
+) -> Explanation:
+    """Why `principal` may or may not do what needs `capability`: every source, not only the first."""
+    problem = denial(principal, profile, capability, groups=groups)
+    if profile is None:
+        return Explanation(problem, (), ())
+    given = [Source(pattern, "grant") for pattern in profile.grants]
+    given += [
+        Source(pattern, f"group {group}") for group in profile.groups for pattern in groups.get(group, ())
+    ]
+    gives = tuple(source for source in given if covers_capability(source.pattern, capability))
+    takes = tuple(
+        Source(pattern, "revoke") for pattern in profile.revokes if covers_capability(pattern, capability)
+    )
+    return Explanation(problem, gives, takes)
+
+
+def ungrantable(
+    profile: Profile | None,
+    patterns: Iterable[str],
+    *,
+    groups: Mapping[str, Sequence[str]] = BUILTIN_GROUPS,
+    device: Device | None = None,
+) -> str | None:
+    """The first of `patterns` that whoever has `profile` does not hold whole, and so may not give to others.
+
+    A pattern is held where a held one covers all that it covers and no revoke touches it.
+    """
+    return next(
+        (
+            pattern
+            for pattern in patterns
+            if _objection(profile, pattern, groups, device) is not None
+            or any(_overlaps(revoked, pattern) for revoked in (profile.revokes if profile else ()))
+        ),
+        None,
+    )
+
+
+def _overlaps(revoked: str, pattern: str) -> bool:
+    """Whether a revoked pattern takes anything out of `pattern`."""
+    return covers_capability(revoked, pattern) or covers_capability(pattern, revoked)
 
 
 def _objection(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from aos_runtime.capsule.topics import covers, subscription_problem, topic_problem
+from aos_runtime.capsule.topics import MAX_TOPIC_BYTES, covers, subscription_problem, topic_problem
 
 MAX_PAYLOAD_BYTES = 1024 * 1024
 MAX_SUBSCRIPTIONS = 128
@@ -65,6 +65,13 @@ def topic_refusal(topic: str, patterns: Sequence[str]) -> IpcRefusal | None:
     if not any(covers(pattern, topic) for pattern in patterns):
         return IpcRefusal.CAPABILITY_DENIED
     return None
+
+
+def is_refused_early(topic: str) -> bool:
+    """Whether `topic` is refused before the rate is looked at: a reserved one, or one that is too long."""
+    return (
+        f"{topic}.".startswith(_RESERVED_PREFIXES) or len(topic.encode("utf-8", "replace")) > MAX_TOPIC_BYTES
+    )
 
 
 def publish_refusal(topic: str, patterns: Sequence[str], size_bytes: int) -> IpcRefusal | None:

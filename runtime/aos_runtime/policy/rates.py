@@ -52,7 +52,7 @@ class RequestRates:
 
 
 class Throughput:
-    """Bytes published in a window of one second, for one (capsule, principal)."""
+    """Bytes published in a window of one second, by all capsules of a principal."""
 
     __slots__ = ("_bytes", "_limit", "_started_s")
 
@@ -60,6 +60,10 @@ class Throughput:
         self._limit = bytes_per_s
         self._started_s = float("-inf")
         self._bytes = 0
+
+    def limit(self, bytes_per_s: int) -> None:
+        """Another rate from now on."""
+        self._limit = bytes_per_s
 
     def charge(self, size_bytes: int, now_s: float) -> bool:
         """Count one publish; False, and not counted, where it is over the rate or too large alone."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -24,6 +24,9 @@ MAX_KEY_BYTES = 4096
 MAX_VALUE_BYTES = 16 * 1024 * 1024
 MAX_SPACE_BYTES = 1024 * 1024 * 1024
 """What all keys and values of one (principal, capsule) may hold together."""
+
+MAX_STORAGE_BYTES = 2**63 - 1
+"""The storage quota of a principal that has none."""
 
 MAX_PAGE_KEYS = 1024
 SCHEMA_VERSION = 2
@@ -55,6 +58,8 @@ _SWAP = "UPDATE kv SET value = ?3 WHERE space = ?1 AND key = ?2 AND value = ?4"
 _DELETE = "DELETE FROM kv WHERE space = ? AND key = ?"
 _PAGE = "SELECT key FROM kv WHERE space = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?"
 _CLEAR = "DELETE FROM kv WHERE space = ? AND key >= ? AND key < ?"
+_FORGET = "DELETE FROM kv WHERE space >= ? AND space < ?"
+_STORED = "SELECT coalesce(sum(bytes), 0) FROM usage WHERE space >= ? AND space < ?"
 _USED = """SELECT coalesce((SELECT bytes FROM usage WHERE space = ?1), 0)
   - coalesce((SELECT length(key) + length(value) FROM kv WHERE space = ?1 AND key = ?2), 0)"""
 
@@ -111,6 +116,9 @@ class KvStore:
         self.path = path
         self._lock = threading.Lock()
         self._used: dict[bytes, int] = {}
+        self._stored: dict[PrincipalName, int] = {}
+        self.limit_of: Callable[[PrincipalName], int] = lambda principal: MAX_STORAGE_BYTES
+        """What all capsules of a principal may store together."""
         make_private_folder(path.parent)
         with explained(path):
             path.touch(0o600, exist_ok=True)
@@ -126,7 +134,16 @@ class KvStore:
 
     def space(self, principal: PrincipalName, capsule: CapsuleName) -> KvSpace:
         """The storage of `capsule` for `principal`; nobody else's keys are in it."""
-        return _Space(self, f"{principal}:capsule:{capsule}".encode())
+        return _Space(self, f"{principal}:capsule:{capsule}".encode(), principal)
+
+    def forget(self, principal: PrincipalName) -> int:
+        """Delete all that the capsules of `principal` stored; how many entries there were."""
+        self._used, self._stored = {}, {}
+        return self.change(_FORGET, _range(principal))
+
+    def stored_bytes(self, principal: PrincipalName) -> int:
+        """What keys and values of all capsules of `principal` hold now."""
+        return int(str(self.rows(_STORED, _range(principal))[0][0]))
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""
@@ -149,7 +166,7 @@ class KvStore:
         with self._lock, _refusing():
             return self._database.execute(statement, values).rowcount
 
-    def grow(self, space: bytes, key: bytes, value: bytes) -> None:
+    def grow(self, space: bytes, key: bytes, value: bytes, principal: PrincipalName) -> None:
         """Count what a write adds to a namespace.  KvRefused `quota` where that is too much.
 
         The count kept here only grows, whatever is overwritten or deleted; where it meets the limit the true
@@ -163,6 +180,18 @@ class KvStore:
         if used + size_bytes > MAX_SPACE_BYTES:
             raise KvRefused(KvCase.QUOTA, f"more than {MAX_SPACE_BYTES} bytes")
         self._used[space] = used + size_bytes
+        limit_bytes = self.limit_of(principal)
+        if limit_bytes < MAX_STORAGE_BYTES:
+            self._grow_principal(principal, size_bytes, limit_bytes)
+
+    def _grow_principal(self, principal: PrincipalName, size_bytes: int, limit_bytes: int) -> None:
+        """The same count for all spaces of a principal that has a storage quota."""
+        used = self._stored.get(principal)
+        if used is None or used + size_bytes > limit_bytes:
+            used = self.stored_bytes(principal)
+        if used + size_bytes > limit_bytes:
+            raise KvRefused(KvCase.QUOTA, f"principal '{principal}' may store {limit_bytes} bytes")
+        self._stored[principal] = used + size_bytes
 
     def _prepare(self) -> None:
         run = self._database.execute
@@ -186,9 +215,10 @@ class KvStore:
 
 
 class _Space:
-    __slots__ = ("_space", "_store")
+    __slots__ = ("_principal", "_space", "_store")
 
-    def __init__(self, store: KvStore, space: bytes) -> None:
+    def __init__(self, store: KvStore, space: bytes, principal: PrincipalName) -> None:
+        self._principal = principal
         self._store = store
         self._space = space
 
@@ -199,7 +229,7 @@ class _Space:
     def set(self, key: str, value: bytes) -> None:
         name = _key(key)
         _check_value(value)
-        self._store.grow(self._space, name, value)
+        self._store.grow(self._space, name, value, self._principal)
         self._store.change(_SET, (self._space, name, value))
 
     def delete(self, key: str) -> None:
@@ -224,7 +254,7 @@ class _Space:
     def cas(self, key: str, expected: bytes | None, new: bytes) -> bool:
         name = _key(key)
         _check_value(new)
-        self._store.grow(self._space, name, new)
+        self._store.grow(self._space, name, new, self._principal)
         if expected is None:
             return self._store.change(_ADD, (self._space, name, new)) == 1
         return self._store.change(_SWAP, (self._space, name, new, expected)) == 1
@@ -234,6 +264,11 @@ class _Space:
         # One lower bound: with two, SQLite seeks by one and walks to the other.
         rows = self._store.rows(_PAGE, (self._space, max(past, prefix), _after(prefix), limit))
         return tuple(_bytes(row[0]).decode("utf-8") for row in rows)
+
+
+def _range(principal: PrincipalName) -> tuple[bytes, bytes]:
+    """The first name of the principal's spaces, and the first past them: no name of one holds a colon."""
+    return f"{principal}:".encode(), f"{principal};".encode()
 
 
 def _key(key: str) -> bytes:

@@ -7,9 +7,10 @@ only `profile_version` is the breaking gate (MAN-04).  What a profile allows is 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 from aos_runtime.capsule.provenance import bytes_digest
 from aos_runtime.errors import AosError, Conflict, Corrupt, InvalidInput
@@ -100,16 +101,21 @@ def read_profile(home: Home, principal: PrincipalName) -> Profile | None:
         if version == PROFILE_VERSION:
             return _build(principal, value)
     except (ValueError, KeyError, TypeError) as error:
-        raise Corrupt(
-            "profile-damaged",
-            f"{path} is damaged: {error}",
-            hint="correct the file; a principal without a readable profile is refused",
-            path=str(path),
-        ) from error
+        raise damaged_profile(path, error) from error
     raise Conflict(
         "profile-newer",
         f"{path} has profile_version {version!r}, this aos knows {PROFILE_VERSION}",
         hint="install a newer aos",
+        path=str(path),
+    )
+
+
+def damaged_profile(path: Path, error: Exception) -> Corrupt:
+    """What to say of a profile that cannot be read."""
+    return Corrupt(
+        "profile-damaged",
+        f"{path} is damaged: {error}",
+        hint="correct the file; a principal without a readable profile is refused",
         path=str(path),
     )
 
@@ -131,16 +137,22 @@ def list_profiles(home: Home) -> tuple[PrincipalName, ...]:
 
 
 def create_profile(
-    home: Home, principal: PrincipalName, *, groups: tuple[str, ...], now: datetime
+    home: Home,
+    principal: PrincipalName,
+    *,
+    groups: tuple[str, ...],
+    now: datetime,
+    edit: Callable[[str], str] = str,
 ) -> Profile:
-    """Make a principal with a key of its own.  Conflict `principal-exists` or `principal-case`."""
+    """Make a principal with a key of its own.  Conflict `principal-exists` or `principal-case`.
+
+    `edit` may change the text of the profile before it is written.
+    """
     open_home(home, create=True)
-    for name in list_profiles(home):
-        if name != principal and name.lower() == principal.lower():
-            raise _twins(name, principal)
+    check_free_name(home, principal)
     public = public_hex(principal_seed(home, principal, create=True))
     make_private_folder(home.profiles)
-    if not write_once(home.profile(principal), _render(groups, public, now).encode("utf-8")):
+    if not write_once(home.profile(principal), edit(_render(groups, public, now)).encode("utf-8")):
         raise Conflict(
             "principal-exists",
             f"principal `{principal}` exists already",
@@ -148,6 +160,15 @@ def create_profile(
             principal=principal,
         )
     return _expect(home, principal)
+
+
+def check_free_name(home: Home, principal: PrincipalName) -> None:
+    """Conflict `principal-case` where another principal differs only in case: they would share their files
+    on some file systems.
+    """
+    for name in list_profiles(home):
+        if name != principal and name.lower() == principal.lower():
+            raise _twins(name, principal)
 
 
 def ensure_default(home: Home, *, now: datetime) -> Profile:

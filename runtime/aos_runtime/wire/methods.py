@@ -1,8 +1,8 @@
 """The names of the request API: kernel methods, admin methods and the tools door, with their topics and
 rights.
 
-Source: daemon-kernel.md 5.1 and 5.3; the tools door and `ActivateStage` are ours.  Names and numbers
-only: decoding is in `requests`, the caller's side in `client`.  Standard library only.
+Source: daemon-kernel.md 5.1 and 5.3; the tools door, `ActivateStage` and `CapsExplain` are ours.
+Names and numbers only: decoding is in `requests`, the caller's side in `client`.  Standard library only.
 """
 
 from __future__ import annotations
@@ -98,7 +98,22 @@ METHODS: dict[str, Method] = {
 ADMIN_METHODS: dict[str, Method] = {
     method.name: method
     for method in (
+        Method("AgentCreate", "agent.create", "agent:create"),
+        Method("AgentDelete", "agent.delete", "agent:delete"),
+        Method("AgentEnable", "agent.enable", "agent:enable"),
+        Method("AgentDisable", "agent.disable", "agent:disable"),
+        Method("AgentModify", "agent.modify", "agent:modify"),
         Method("AgentList", "agent.list", "self:agent:list", "agent:list"),
+        Method("GroupCreate", "group.create", "group:create"),
+        Method("GroupDelete", "group.delete", "group:delete"),
+        Method("GroupModify", "group.modify", "group:modify"),
+        Method("GroupList", "group.list", "self:group:list"),
+        Method("CapsGrant", "caps.grant", "caps:grant"),
+        Method("CapsRevoke", "caps.revoke", "caps:revoke"),
+        Method("CapsExplain", "caps.explain", "self:agent:list", "agent:list"),
+        Method("QuotaGet", "quota.get", "self:quota:get", "quota:get"),
+        Method("QuotaSet", "quota.set", "self:quota:set", "quota:set"),
+        Method("UsageGet", "usage.get", "self:quota:get", "quota:get"),
         Method("AuditStats", "audit.stats", "audit:stats"),
         Method("AuditHealth", "audit.health", "audit:health"),
         Method("AuditHeads", "audit.heads", "audit:heads"),
@@ -108,7 +123,7 @@ ADMIN_METHODS: dict[str, Method] = {
         Method("ApprovalRevoke", "approval.revoke", "self:approval:respond", "approval:respond"),
     )
 }
-"""Admin methods by name; those of approvals are ours."""
+"""Admin methods by name; `CapsExplain` and those of approvals are ours."""
 
 HUMAN_METHODS = frozenset(("ApprovalList", "ApprovalAnswer", "ApprovalRevoke"))
 """Taken from a client only: a capsule that could send them would approve its own requests."""

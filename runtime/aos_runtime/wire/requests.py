@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, Struct, field
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 from aos_runtime.wire.methods import ADMIN_METHODS, METHODS, Method
 from aos_runtime.wire.payloads import RAW_JSON
@@ -126,6 +126,65 @@ class _ApprovalRevoke(_ApprovalList, frozen=True, kw_only=True):
     id: str
 
 
+Names = Annotated[list[str], Meta(max_length=256)]
+"""Groups, capsules or capabilities in one request."""
+
+
+class _Agent(_Params, frozen=True):
+    principal: str
+
+
+class _AgentCreate(_Params, frozen=True):
+    name: str
+    groups: Names = field(default_factory=list)
+    grants: Names = field(default_factory=list)
+    inherit_from: str | None = None
+    clone_from: str | None = None
+    allow_admin_clone: bool = False
+
+
+class _AgentModify(_Agent, frozen=True):
+    add_groups: Names = field(default_factory=list)
+    remove_groups: Names = field(default_factory=list)
+    add_capsules: Names = field(default_factory=list)
+    remove_capsules: Names = field(default_factory=list)
+
+
+class _Group(_Params, frozen=True):
+    name: str
+
+
+class _GroupCreate(_Group, frozen=True):
+    capabilities: Names
+    description: str | None = None
+    unsafe_admin: bool = False
+
+
+class _GroupModify(_Group, frozen=True):
+    """What is left out stays; a description of null is taken away."""
+
+    capabilities: Names | UnsetType = UNSET
+    description: str | UnsetType | None = UNSET
+    unsafe_admin: bool | UnsetType = UNSET
+
+
+class _CapsGrant(_Agent, frozen=True):
+    capabilities: Names
+    unsafe_admin: bool = False
+
+
+class _CapsRevoke(_Agent, frozen=True):
+    capabilities: Names
+
+
+class _CapsExplain(_Agent, frozen=True):
+    capability: str
+
+
+class _QuotaSet(_Agent, frozen=True):
+    quotas: dict[str, int]
+
+
 class _ToolName(_Params, frozen=True):
     name: str
 
@@ -169,6 +228,20 @@ _KERNEL_PARAMS: dict[str, type[_Params]] = {
 """What each kernel method takes; one that is not here takes nothing."""
 
 _ADMIN_PARAMS: dict[str, type[_Params]] = {
+    "AgentCreate": _AgentCreate,
+    "AgentDelete": _Agent,
+    "AgentEnable": _Agent,
+    "AgentDisable": _Agent,
+    "AgentModify": _AgentModify,
+    "GroupCreate": _GroupCreate,
+    "GroupDelete": _Group,
+    "GroupModify": _GroupModify,
+    "CapsGrant": _CapsGrant,
+    "CapsRevoke": _CapsRevoke,
+    "CapsExplain": _CapsExplain,
+    "QuotaGet": _Agent,
+    "QuotaSet": _QuotaSet,
+    "UsageGet": _Agent,
     "AuditExport": _AuditExport,
     "ApprovalList": _ApprovalList,
     "ApprovalAnswer": _ApprovalAnswer,
@@ -231,12 +304,13 @@ def required_capabilities(request: Request, caller: str) -> tuple[str, ...]:
     """What `caller` must hold, in the order in which it is checked (daemon-kernel.md 5.1).
 
     The global form is needed where the request is about another principal; a secret value needs env:write
-    as well.
+    as well, and a new principal that starts with another's things the right to take them.
     """
     method, params = request.method, request.params
     target = params.get("target_principal") or params.get("principal") or caller
     foreign = target != caller and method.others is not None
     needed = [method.others if foreign and method.others else method.own]
+    needed += [capability for name, capability in _BY_SOURCE.items() if params.get(name) is not None]
     if any(value["kind"] == "Secret" for value in params.get("env", ())):
         needed.append("env:write" if foreign else "self:env:write")
     return tuple(needed)
@@ -260,6 +334,8 @@ def working() -> bytes:
     """The keepalive while a request runs; not an answer."""
     return _WORKING
 
+
+_BY_SOURCE = {"inherit_from": "agent:create:inherit", "clone_from": "agent:create:clone"}
 
 _WORKING = ok("Working")
 

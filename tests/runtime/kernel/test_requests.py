@@ -16,6 +16,7 @@ from aos_runtime.kernel.answers import AgentProfile
 from aos_runtime.kernel.requests import Answer, Caller, Handler, RequestRouter, is_request
 from aos_runtime.kernel.routing import Plan
 from aos_runtime.names import PrincipalName
+from aos_runtime.policy.authority import BUILTIN_GROUPS
 from aos_runtime.wire.handshake import KeyEntry
 from tests.support.kernels import FakeJournal, cause
 
@@ -25,7 +26,7 @@ WAIT_S = 5.0
 
 class FakeProfiles:
     def __init__(self) -> None:
-        self.groups: tuple[str, ...] = ("admin",)
+        self.held: tuple[str, ...] = ("admin",)
         self.devices = {"key-1": KeyEntry("key-1", "ab" * 32)}
         self.is_damaged = False
 
@@ -34,10 +35,13 @@ class FakeProfiles:
             raise Corrupt("profile-damaged", "the profile is damaged", hint="correct it")
         if principal == "anonymous":
             return None
-        return AgentProfile(principal=principal, enabled=True, groups=self.groups, grants=(), revokes=())
+        return AgentProfile(principal=principal, enabled=True, groups=self.held, grants=(), revokes=())
 
     def device(self, principal: PrincipalName, key_id: str) -> KeyEntry | None:
         return self.devices.get(key_id)
+
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        return dict(BUILTIN_GROUPS)
 
 
 class Desk:
@@ -100,7 +104,8 @@ def test_a_request_is_answered_on_its_reply_topic(desk: Desk) -> None:
     assert desk.ask("GetStatus") == [
         ("astrid.v1.response.any.corr", {"status": "Status", "data": {"pid": 1}})
     ]
-    assert desk.asked == [(Caller(principal=PrincipalName("alice"), request_owner="owner-1"), {})]
+    alice = Caller(principal=PrincipalName("alice"), request_owner="owner-1", device_key_id="key-1")
+    assert desk.asked == [(alice, {})]
 
 
 def test_the_topics_that_the_kernel_listens_on() -> None:
@@ -140,7 +145,7 @@ def test_nobody_may_ask_without_the_capability(desk: Desk) -> None:
     assert desk.ask("GetStatus", principal="anonymous", owner="o") == error(
         "permission denied for principal anonymous: missing capability system:status"
     )
-    desk.profiles.groups = ("restricted",)
+    desk.profiles.held = ("restricted",)
     assert desk.ask("GetStatus") == error(
         "permission denied for principal alice: missing capability system:status"
     )
@@ -171,10 +176,10 @@ def test_an_unreadable_profile_may_do_nothing(desk: Desk) -> None:
 
 def test_a_rate_is_charged_per_principal_and_only_after_authorisation() -> None:
     desk = Desk({"Shutdown": Handler(run=lambda caller, params: Answer(status="Success", data=None))})
-    desk.profiles.groups = ("restricted",)
+    desk.profiles.held = ("restricted",)
     for _ in range(3):
         desk.ask("Shutdown", {"reason": None})
-    desk.profiles.groups = ("admin",)
+    desk.profiles.held = ("admin",)
     [(_, first)] = desk.ask("Shutdown", {"reason": None})
     [(_, second)] = desk.ask("Shutdown", {"reason": None})
     [(_, other)] = desk.ask("Shutdown", {"reason": None}, principal="bob")

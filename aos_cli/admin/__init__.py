@@ -1,0 +1,1 @@
+"""The operator's side of principals, groups, capabilities and quotas: requests, amounts, questions."""
