@@ -36,7 +36,7 @@ INDEX = (
 )
 EXPECTED = [
     ("aos ", [entry.name for entry in ROOT.children]),
-    ("aos ca", ["capsule"]),
+    ("aos caps", ["caps", "capsule"]),
     ("aos capsule ", ["new", "build", "install", "list", "show", "remove"]),
     ("aos --json capsule sh", ["show"]),
     ("aos capsule show ", ["hello", "router"]),
