@@ -54,7 +54,7 @@ from aos_runtime.kernel.questions import Questions
 from aos_runtime.kernel.requests import RequestRouter, is_request
 from aos_runtime.kernel.supervise import Supervisor
 from aos_runtime.kernel.ticker import Ticker
-from aos_runtime.kernel.views import View, visible_tools
+from aos_runtime.kernel.views import View, visible_to
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName, PrincipalName
 from aos_runtime.store.approval_rules import read_rules
 from aos_runtime.store.audit_entry import SUCCESS, SYSTEM
@@ -148,7 +148,7 @@ class Runtime:
         self.tool_calls = ToolCalls(self.trail)
         self.rights = Rights(self._home)
         self.principals = make_principals(self.rights, self.settings, self.journal.daemon)
-        self.state.limit_of = lambda principal: self.principals.budget(principal).quotas.max_storage_bytes
+        self.state.limit_of = self.principals.storage_limit
         self.kernel = Kernel(
             standing=self.principals.standing,
             ready=lambda actor: self.leader.ready(actor),
@@ -197,9 +197,7 @@ class Runtime:
             publish=self._publish_for_stage,
             trail=self.trail,
         )
-        self.door = ToolsDoor(
-            self.kernel, lambda who: visible_tools(self.lifecycle.view(who), self.principals.standing(who))
-        )
+        self.door = ToolsDoor(self.kernel, visible_to(self.lifecycle.view, self.principals.standing))
         self.cancellations = Cancellations(self.kernel)
 
     def _make_server(self) -> None:

@@ -40,7 +40,7 @@ from aos_runtime.store.stage import Stage, open_stage, stage_source
 
 REMOTE_PREFIXES = ("http://", "https://", "github.com/", "@", "gh:")
 GRANTING = "agent:modify"
-"""Who holds it grants a principal what it installs for it (docs/adr/0004)."""
+"""Who holds it grants a principal what it installs for it (docs/adr/0011)."""
 
 
 class Changes:

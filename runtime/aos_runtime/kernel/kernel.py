@@ -100,9 +100,8 @@ class Kernel:
         self._ready = ready
         self._gate = AccessGate(standing, journal, clock)
         self.on_access_denied: Callable[[CapsuleName, Envelope], None] = self._gate.note_denied
-        """Told of each message that a capsule did not get because its principal has no access to it."""
-        self._clock = clock
-        self._seq = 0
+        """Told of each message that a capsule did not get for want of access."""
+        self._clock, self._seq = clock, 0
         self._natives: tuple[Native, ...] = ()
         self._table = RouteTable((), {})
         self._actors: dict[tuple[PrincipalName, CapsuleName], Actor] = {}
@@ -149,8 +148,8 @@ class Kernel:
             for actor in mine:
                 if not actor.mailbox.busy:  # no thread is inside, and none can enter meanwhile
                     actor.meter.note_memory(actor.generation.memory_bytes())
-        now = sum(actor.meter.memory_bytes or 0 for actor in mine)
-        return now, sum(actor.meter.memory_peak_bytes for actor in mine)
+        meters = [actor.meter for actor in mine]
+        return sum(one.memory_bytes or 0 for one in meters), sum(one.memory_peak_bytes for one in meters)
 
     def _renew_routing(self) -> None:
         self._routing = Routing(self._table, self._actors, self._natives, self._gate.admits)

@@ -66,6 +66,10 @@ class Principals:
         found = self._budgets.get(principal)
         return found if found is not None else self._refreshed(principal)
 
+    def storage_limit(self, principal: PrincipalName) -> int:
+        """Bytes that all capsules of a principal may store together."""
+        return self.budget(principal).quotas.max_storage_bytes
+
     def known(self) -> tuple[PrincipalName, ...]:
         """Every principal that was refreshed and not forgotten."""
         return tuple(self._budgets)

@@ -5,7 +5,7 @@ A view is one principal's capsules in the order of their names, with who serves 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from aos_runtime.bus.routes import Handler, RouteTable
@@ -147,6 +147,13 @@ def visible_tools(view: View, standing: Standing) -> View:
         if standing.may_see(tool.capsule, is_bundled=(view.principal, tool.capsule) in bundled)
     }
     return replace(view, tools=tools)
+
+
+def visible_to(
+    view_of: Callable[[PrincipalName], View], standing_of: Callable[[PrincipalName], Standing]
+) -> Callable[[PrincipalName], View]:
+    """What each principal may see of its own view."""
+    return lambda principal: visible_tools(view_of(principal), standing_of(principal))
 
 
 def _handlers(resident: Resident) -> Iterator[Handler]:

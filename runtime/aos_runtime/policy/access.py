@@ -1,6 +1,6 @@
 """Which of a principal's capsules it may call, and whether rates bind it: what a profile comes to.
 
-Source: daemon-kernel.md 4.5, 7; the relation of view and grant is docs/adr/0004.  A capsule in a principal's
+Source: daemon-kernel.md 4.5, 7; the relation of view and grant is docs/adr/0011.  A capsule in a principal's
 view may be called on a user-invocable surface if it came with aos, if the profile names it, or if the
 principal holds `capsule:access:any`.  A `Standing` is computed when a profile is read, so that the hot path
 asks a set.
