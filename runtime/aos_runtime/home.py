@@ -64,10 +64,6 @@ class Home:
     def profile(self, principal: PrincipalName) -> Path:
         return self.profiles / f"{principal}.toml"
 
-    def profile_lock(self, principal: PrincipalName) -> Path:
-        """Held by whoever changes a profile."""
-        return self.var / "lock" / f"{principal}.profile.lock"
-
     @property
     def approvals_file(self) -> Path:
         """The operator's rules for approvals when nobody can be asked."""

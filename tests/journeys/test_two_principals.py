@@ -78,7 +78,7 @@ def test_env_logs_and_files_of_one_are_not_below_the_other(home: Home) -> None:
     for name in NAMES:
         with Client(home) as client:
             client.authenticate(name)
-            assert client.request("ListCapsules")["data"] == ["hello", "router"]
+            assert client.request("ListCapsules")["data"] == ["hello", "prompt-builder", "router"]
         change_env(
             home,
             name,

@@ -18,11 +18,11 @@ from aos_runtime.capsule.provenance import bytes_digest
 from aos_runtime.errors import Corrupt, LimitExceeded, NotFound
 from aos_runtime.home import Home
 from aos_runtime.names import PrincipalName
-from aos_runtime.store.files import FileLock, make_private_folder, read_optional, write_atomic
-from aos_runtime.store.principals import MAX_PROFILE_BYTES, read_profile
+from aos_runtime.store.files import read_optional
+from aos_runtime.store.principals import MAX_PROFILE_BYTES
+from aos_runtime.store.profile_edits import change_profile, profiles_locked
 
 MAX_GRANTS = 1024
-_LOCK_WAIT_S = 5.0
 _HOSTED, _WORKSPACE = "hosted", "astrid_workspace"
 
 
@@ -108,21 +108,9 @@ def revoke_always(home: Home, principal: PrincipalName, grant_id: str) -> Always
 
 
 def _edit(home: Home, principal: PrincipalName, change: Callable[[Any], None]) -> None:
-    """Change one profile under its lock.  Nothing is written where the outcome would not be read again."""
-    make_private_folder(home.profile_lock(principal).parent)
-    lock = FileLock(home.profile_lock(principal))
-    lock.acquire(_LOCK_WAIT_S)
-    with lock:
-        if read_profile(home, principal) is None:
-            raise NotFound(
-                "principal-unknown",
-                f"there is no principal `{principal}` in this home",
-                hint="name one that has a profile",
-                principal=principal,
-            )
-        document = _read(home, principal)
-        change(document)
-        write_atomic(home.profile(principal), tomlkit.dumps(document).encode())
+    """Change one profile under the lock of all.  Nothing is kept that would not be read again."""
+    with profiles_locked(home):
+        change_profile(home, principal, change)
 
 
 def _read(home: Home, principal: PrincipalName) -> Any:

@@ -86,7 +86,7 @@ def bob(home: Home, admin: Admin) -> Iterator[Admin]:
 
 
 def test_sec_13_a_new_principal_inherits_nothing(home: Home, admin: Admin, bob: Admin) -> None:
-    assert bob.client.request("ListCapsules")["data"] == ["hello", "router"]
+    assert bob.client.request("ListCapsules")["data"] == ["hello", "prompt-builder", "router"]
     assert not (home.secrets / "bob").exists()
     assert not home.env_file(BOB, MINE).exists()
     [row] = bob.ok("agent.list", "AgentList")
