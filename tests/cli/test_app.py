@@ -75,7 +75,7 @@ def test_lst_17_an_unknown_format_is_a_usage_error_that_names_the_choices(
 @pytest.mark.parametrize(
     ("words", "message", "hint"),
     [
-        (["capsul", "list"], "`aos` has no command 'capsul'", "did you mean `aos capsule`?"),
+        (["capsul", "list"], "`aos` has no command 'capsul'", "did you mean `aos capsule` or `aos caps`?"),
         (
             ["capsule", "instal", "x"],
             "`aos capsule` has no command 'instal'",

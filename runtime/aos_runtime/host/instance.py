@@ -83,8 +83,7 @@ class Instance:
         self._lock = threading.Lock()
         self._boundary = Boundary(context)
         self._memory_limit = settings.memory_bytes if memory_bytes is None else memory_bytes
-        self._fuel = c_uint64(settings.fuel_per_call)
-        self._given_fuel = settings.fuel_per_call
+        self._fuel, self._given_fuel = c_uint64(settings.fuel_per_call), settings.fuel_per_call
         self._fuel_left = c_uint64(0)
         self._words, self._trap = (c_uint64 * 8)(), c_void_p(0)
         self._words_pointer, self._trap_pointer = _address(self._words), _address(self._trap)
@@ -179,7 +178,8 @@ class Instance:
 
     def fuel_used(self) -> int:
         """Fuel that the last call used; asked by the thread that made it, before `close`."""
-        get_fuel(self._context, _address(self._fuel_left))
+        if not self._closed:
+            get_fuel(self._context, _address(self._fuel_left))
         return self._given_fuel - self._fuel_left.value
 
     def memory_bytes(self) -> int:

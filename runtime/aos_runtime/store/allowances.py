@@ -19,7 +19,7 @@ from aos_runtime.errors import Corrupt, LimitExceeded, NotFound
 from aos_runtime.home import Home
 from aos_runtime.names import PrincipalName
 from aos_runtime.store.files import read_optional
-from aos_runtime.store.principals import MAX_PROFILE_BYTES
+from aos_runtime.store.principals import MAX_PROFILE_BYTES, read_profile
 from aos_runtime.store.profile_edits import change_profile, profiles_locked
 
 MAX_GRANTS = 1024

@@ -78,7 +78,7 @@ def test_bounds_and_refusals(profile: Home, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(LimitExceeded):
         add_always(profile, DEFAULT_PRINCIPAL, LOCAL)
     assert list_always(profile, PrincipalName("nobody")) == ()
-    with pytest.raises(NotFound, match="no principal"):
+    with pytest.raises(NotFound, match="does not exist"):
         add_always(profile, PrincipalName("nobody"), HOSTED)
     profile.profile(DEFAULT_PRINCIPAL).write_text("enabled = ", encoding="utf-8")
     with pytest.raises(Corrupt):
