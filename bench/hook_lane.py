@@ -96,7 +96,7 @@ class BareGuest:
     def __init__(self, code: Code) -> None:
         engine = code.engine.engine
         self._callbacks: list[object] = []
-        self._store = open_store(code, lambda: None, self._callbacks)
+        self._store = open_store(code, lambda: None, self._callbacks, code.engine.settings.memory_bytes)
         self._store.set_fuel(1 << 62)
         stubs = CoreInstance(self._store, Module(engine, _STUBS), []).exports(self._store)
         pairs = zip(code.interface.imports, code.bindings, strict=True)

@@ -29,6 +29,7 @@ class Budget:
         "_clock",
         "_fuel_ceiling",
         "_ledger",
+        "_lock",
         "_throughput",
         "fuel_total",
         "is_exempt",
@@ -50,7 +51,8 @@ class Budget:
         self.fuel_total = 0
         self._clock = clock
         self._fuel_ceiling = fuel_ceiling
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._ledger = FuelLedger(1, 1)
         self._throughput = Throughput(quotas.max_ipc_throughput_bytes)
         self.is_exempt = is_exempt
@@ -96,7 +98,7 @@ class Budget:
         """
         if self.is_exempt:
             return self._fuel_ceiling
-        with self._changed:
+        with self._lock:
             given = self._ledger.reserve(self._clock())
         if isinstance(given, int):
             return given
@@ -107,7 +109,7 @@ class Budget:
 
     def settle(self, reserved: int, used: int) -> None:
         """A call has ended: it used that much of what `reserve` gave it."""
-        with self._changed:
+        with self._lock:
             self.fuel_total += used
             if not self.is_exempt:
                 self._ledger.settle(reserved, used)
@@ -117,7 +119,7 @@ class Budget:
         """Whether a publish of that many bytes is within the rate; counted where it is."""
         if self.is_exempt:
             return True
-        with self._changed:
+        with self._lock:
             return self._throughput.charge(size_bytes, self._clock())
 
     def _wait(self, deadline_s: float) -> int:
