@@ -264,7 +264,7 @@ class Runtime:
             agents=self.rights.agents,
             may_list_agents=self.rights.may_list_agents,
             office=office,
-            measure_memory=self.kernel.measure_memory,
+            measure=self.kernel.measure,
             stop=self.ask_to_stop,
         )
         audit = AuditAnswers(self._home.audit_db, self.trail.health, self._public_key, self._retention)

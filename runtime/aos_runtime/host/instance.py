@@ -85,6 +85,7 @@ class Instance:
         self._memory_limit = settings.memory_bytes if memory_bytes is None else memory_bytes
         self._fuel, self._given_fuel = c_uint64(settings.fuel_per_call), settings.fuel_per_call
         self._fuel_left = c_uint64(0)
+        self._left_pointer = _address(self._fuel_left)
         self._words, self._trap = (c_uint64 * 8)(), c_void_p(0)
         self._words_pointer, self._trap_pointer = _address(self._words), _address(self._trap)
         self._realloc_words, self._realloc_trap = (c_uint64 * 8)(), c_void_p(0)
@@ -179,7 +180,7 @@ class Instance:
     def fuel_used(self) -> int:
         """Fuel that the last call used; asked by the thread that made it, before `close`."""
         if not self._closed:
-            get_fuel(self._context, _address(self._fuel_left))
+            get_fuel(self._context, self._left_pointer)
         return self._given_fuel - self._fuel_left.value
 
     def memory_bytes(self) -> int:
@@ -234,9 +235,7 @@ class Instance:
         """Arm deadline and fuel, call, and raise what stopped the guest."""
         self._boundary.has_complained = False
         self._patience.begin(timeout_s)
-        context = self._context
-        if fuel is None:
-            fuel = self._engine.settings.fuel_per_call
+        context, fuel = self._context, fuel or self._engine.settings.fuel_per_call
         if fuel != self._given_fuel:
             self._given_fuel, self._fuel = fuel, c_uint64(fuel)
         set_epoch_deadline(context, _ONE_TICK)

@@ -229,6 +229,7 @@ class Actor:
 
     def close(self) -> tuple[Delivery, ...]:
         """(order) Take no more; returns what nobody will run: the capsule is going away."""
+        self.budget.fuel_retired += self.meter.fuel
         left = (*self.mailbox.close(), *self.waiting)
         self.waiting.clear()
         return left
@@ -302,9 +303,10 @@ class Actor:
 
     def _call(self, delivery: Delivery) -> HookResult:
         """Call the guest within its principal's budget, and settle what it used."""
-        budget, generation = self.budget, self.generation
+        budget, generation, meter = self.budget, self.generation, self.meter
         timeout_s = budget.time_left(delivery.queued_s)
-        reserved = budget.reserve(timeout_s, self._desk.before_block)
+        is_exempt = budget.is_exempt
+        reserved = budget.fuel_ceiling if is_exempt else budget.reserve(timeout_s, self._desk.before_block)
         used = 0
         try:
             instance = generation.instance()
@@ -313,7 +315,9 @@ class Actor:
                 return instance.hook(delivery.action, delivery.body, timeout_s=timeout_s, fuel=reserved)
             finally:
                 used = instance.fuel_used()
-                if instance.dead or self.meter.calls % MEMORY_SAMPLE_CALLS == 1:
-                    self.meter.note_memory(instance.memory_bytes())
+                meter.fuel += used
+                if instance.dead or meter.calls % MEMORY_SAMPLE_CALLS == 1:
+                    meter.note_memory(instance.memory_bytes())
         finally:
-            budget.settle(reserved, used)
+            if not is_exempt:
+                budget.settle(reserved, used)

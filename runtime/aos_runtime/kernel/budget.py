@@ -22,16 +22,18 @@ _WAIT_S = 1.0
 
 
 class Budget:
-    """The limits of one principal.  `fuel_total` is all that its capsules used since the daemon started."""
+    """The limits of one principal.  `fuel_retired` is what capsules used that it has no longer; those that
+    it has count in their meters.
+    """
 
     __slots__ = (
         "_changed",
         "_clock",
-        "_fuel_ceiling",
         "_ledger",
         "_lock",
         "_throughput",
-        "fuel_total",
+        "fuel_ceiling",
+        "fuel_retired",
         "is_exempt",
         "principal",
         "quotas",
@@ -48,9 +50,9 @@ class Budget:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.principal = principal
-        self.fuel_total = 0
+        self.fuel_retired = 0
         self._clock = clock
-        self._fuel_ceiling = fuel_ceiling
+        self.fuel_ceiling = fuel_ceiling
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._ledger = FuelLedger(1, 1)
@@ -67,7 +69,7 @@ class Budget:
                 self._ledger = FuelLedger(1, 1)
             self.is_exempt = is_exempt
             self.timeout_s = float(quotas.max_timeout_secs)
-            self._ledger.limit(rate, fuel_share(rate, quotas.max_in_flight_calls, self._fuel_ceiling))
+            self._ledger.limit(rate, fuel_share(rate, quotas.max_in_flight_calls, self.fuel_ceiling))
             self._throughput.limit(quotas.max_ipc_throughput_bytes)
             self._changed.notify_all()
 
@@ -97,7 +99,7 @@ class Budget:
         LimitExceeded `cpu-budget` where there is none.  Every reservation is settled.
         """
         if self.is_exempt:
-            return self._fuel_ceiling
+            return self.fuel_ceiling
         with self._lock:
             given = self._ledger.reserve(self._clock())
         if isinstance(given, int):
@@ -110,10 +112,8 @@ class Budget:
     def settle(self, reserved: int, used: int) -> None:
         """A call has ended: it used that much of what `reserve` gave it."""
         with self._lock:
-            self.fuel_total += used
-            if not self.is_exempt:
-                self._ledger.settle(reserved, used)
-                self._changed.notify()
+            self._ledger.settle(reserved, used)
+            self._changed.notify()
 
     def admit(self, size_bytes: int) -> bool:
         """Whether a publish of that many bytes is within the rate; counted where it is."""

@@ -17,6 +17,7 @@ from aos_runtime.bus.envelope import Envelope
 from aos_runtime.bus.inbox import Scope
 from aos_runtime.capsule.topics import MAX_TOPIC_BYTES
 from aos_runtime.host import GuestContext
+from aos_runtime.kernel.budget import Budget
 from aos_runtime.kernel.receipts import DELIVERY_MARK, own_pattern, take_delivery_id
 from aos_runtime.kernel.routing import Plan
 from aos_runtime.kernel.subscriptions import Owner, Subscription, Subscriptions
@@ -74,18 +75,18 @@ class GuestPort:
     """`publish`, `publish_as` and `subscribe` are the ports; `bind` gives the context that they read.
 
     Without `hearing` every subscription is refused (lifecycle hooks).  While `overheard` is a list, what the
-    guest publishes goes there and to nobody else (the describe probe).  `may_send` counts the bytes of a
-    message against the principal's rate.
+    guest publishes goes there and to nobody else (the describe probe).  `budget` counts the
+    bytes of a message against the principal's rate.
     """
 
     __slots__ = (
+        "_budget",
         "_bus",
         "_context",
         "_denied",
         "_hearing",
         "_idle_cause",
         "_is_uplink",
-        "_may_send",
         "_patterns",
         "_refusal",
         "_source_id",
@@ -102,10 +103,10 @@ class GuestPort:
         hearing: Hearing | None = None,
         is_uplink: bool = False,
         denied: Callable[[Denial], None] = _ignore,
-        may_send: Callable[[int], bool] = lambda size_bytes: True,
+        budget: Budget | None = None,
     ) -> None:
         self._bus = bus
-        self._may_send = may_send
+        self._budget = budget
         self._patterns = patterns
         self._refusal = PublishGate(patterns).check
         self._source_id = source_id
@@ -160,8 +161,9 @@ class GuestPort:
     def _publish(self, topic: str, payload: bytes, cause: Envelope) -> str | None:
         size_bytes = len(payload)
         refusal = self._refusal(topic, size_bytes)
-        if not self._may_send(size_bytes) and not is_refused_early(topic):
-            refusal = IpcRefusal.RATE_LIMITED
+        budget = self._budget
+        if budget is not None and not budget.is_exempt and not budget.admit(size_bytes):
+            refusal = refusal if is_refused_early(topic) else IpcRefusal.RATE_LIMITED
         delivery_id = None
         if refusal is None and DELIVERY_MARK in payload:
             marked = take_delivery_id(payload)

@@ -31,8 +31,8 @@ class Services:
     """What the methods work on.
 
     `agents(principal)` lists profiles, all of them for None; `may_list_agents` says whether a caller sees
-    more than itself; `measure_memory` gives bytes now and at most of a principal's guests; `stop(reason)`
-    begins the shutdown.
+    more than itself; `measure` gives memory now and at most, and fuel, of a
+    principal's guests; `stop(reason)` begins the shutdown.
     """
 
     lifecycle: Lifecycle
@@ -42,7 +42,7 @@ class Services:
     agents: Callable[[PrincipalName | None], Iterable[answers.AgentProfile]]
     may_list_agents: Callable[[PrincipalName], bool]
     office: Office
-    measure_memory: Callable[[PrincipalName], tuple[int, int]]
+    measure: Callable[[PrincipalName], tuple[int, int, int]]
     stop: Callable[[str], None]
 
 
@@ -71,7 +71,7 @@ def make_handlers(services: Services) -> dict[str, Handler]:
         "Shutdown": lambda caller, params: _shutdown(services, params),
     }
     agents, groups = AgentRequests(services.office), GroupRequests(services.office)
-    quotas = QuotaRequests(services.office, services.measure_memory)
+    quotas = QuotaRequests(services.office, services.measure)
     reading |= {
         "AgentEnable": agents.enable,
         "AgentDisable": agents.disable,

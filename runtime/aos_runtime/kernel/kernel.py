@@ -23,6 +23,7 @@ from aos_runtime.host import GuestTrap, HookResult, TrapReason
 from aos_runtime.kernel.access_gate import AccessGate
 from aos_runtime.kernel.actor import MAX_WAITING, Actor, Delivery, Step
 from aos_runtime.kernel.failures import CANCELLED, call_of, failure_message, failure_sentence
+from aos_runtime.kernel.meter import use_of
 from aos_runtime.kernel.ports import Submission
 from aos_runtime.kernel.receipts import DeliveryFailure, receipt_body, receipt_topic
 from aos_runtime.kernel.routing import Native, Plan, Routing
@@ -141,15 +142,14 @@ class Kernel:
         with self.order:
             self._renew_routing()
 
-    def measure_memory(self, principal: PrincipalName) -> tuple[int, int]:
-        """Bytes in the guests' memories of a principal, now and at most; those that run as of lately."""
+    def measure(self, principal: PrincipalName) -> tuple[int, int, int]:
+        """A principal's guests: bytes of memory now (lately, where one runs) and at most, and fuel."""
         with self.order:
             mine = [actor for (owner, _), actor in self._actors.items() if owner == principal]
             for actor in mine:
                 if not actor.mailbox.busy:  # no thread is inside, and none can enter meanwhile
                     actor.meter.note_memory(actor.generation.memory_bytes())
-        meters = [actor.meter for actor in mine]
-        return sum(one.memory_bytes or 0 for one in meters), sum(one.memory_peak_bytes for one in meters)
+        return use_of(actor.meter for actor in mine)
 
     def _renew_routing(self) -> None:
         self._routing = Routing(self._table, self._actors, self._natives, self._gate.admits)

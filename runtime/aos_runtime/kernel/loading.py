@@ -211,7 +211,7 @@ class Loader:
             hearing=hearing,
             is_uplink=installed.receipt.capabilities.uplink,
             denied=lambda denial: self._note_denial(principal, name, denials, denial),
-            may_send=budget.admit,
+            budget=budget,
         )
         context = GuestContext(
             capsule=name,

@@ -6,6 +6,8 @@ behind, never wrong for good.  What a full queue dropped is counted by the mailb
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 LATENCY_BOUNDS_NS = tuple(
     step * 10**power
     for power in range(3, 11)
@@ -23,7 +25,7 @@ MEMORY_SAMPLE_CALLS = 64
 class Meter:
     """Counters since the capsule was loaded; they survive a reload."""
 
-    __slots__ = ("calls", "denied", "errors", "latency", "memory_bytes", "memory_peak_bytes")
+    __slots__ = ("calls", "denied", "errors", "fuel", "latency", "memory_bytes", "memory_peak_bytes")
 
     def __init__(self) -> None:
         self.calls = 0
@@ -37,6 +39,8 @@ class Meter:
         self.memory_bytes: int | None = None
         """The guest's memory when it was last looked at."""
         self.memory_peak_bytes = 0
+        self.fuel = 0
+        """What its calls used."""
 
     def note_memory(self, size_bytes: int) -> None:
         """The guest's memory was looked at."""
@@ -45,3 +49,9 @@ class Meter:
 
     def to_json(self) -> dict[str, int]:
         return {"calls": self.calls, "errors": self.errors, "denied": self.denied}
+
+
+def use_of(meters: Iterable[Meter]) -> tuple[int, int, int]:
+    """Memory now and at most, and fuel, of all of them together."""
+    rows = [(one.memory_bytes or 0, one.memory_peak_bytes, one.fuel) for one in meters]
+    return sum(row[0] for row in rows), sum(row[1] for row in rows), sum(row[2] for row in rows)

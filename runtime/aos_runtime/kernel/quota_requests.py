@@ -16,11 +16,11 @@ Params = Mapping[str, Any]
 
 
 class QuotaRequests:
-    """Reads and sets quotas.  `measure_memory` gives bytes now and at most of a principal's guests."""
+    """Reads and sets quotas.  `measure` gives memory now and at most, and fuel, of a principal's guests."""
 
-    def __init__(self, office: Office, measure_memory: Callable[[PrincipalName], tuple[int, int]]) -> None:
+    def __init__(self, office: Office, measure: Callable[[PrincipalName], tuple[int, int, int]]) -> None:
         self._office = office
-        self._measure_memory = measure_memory
+        self._measure = measure
 
     def read(self, caller: Caller, params: Params) -> Answer:
         principal = self._expect(params)
@@ -46,10 +46,10 @@ class QuotaRequests:
         """What the capsules of a principal used since the daemon started; memory is of now and at most."""
         principal = self._expect(params)
         budget = self._office.principals.budget(principal)
-        current, peak = self._measure_memory(principal)
+        current, peak, fuel = self._measure(principal)
         data = {
             "principal": principal,
-            "cpu_fuel_consumed_total": budget.fuel_total,
+            "cpu_fuel_consumed_total": budget.fuel_retired + fuel,
             "cpu_fuel_per_sec_limit": budget.fuel_rate,
             "exempt": budget.is_exempt,
             "memory_bytes_limit_per_instance": budget.quotas.max_memory_bytes,
