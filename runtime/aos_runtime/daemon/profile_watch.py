@@ -18,6 +18,7 @@ from aos_runtime.policy.quotas import Quotas
 
 PERIOD_S = 1.0
 Stamp = tuple[int, int, int] | None
+_UNSEEN: Stamp = (-1, -1, -1)
 
 
 class ProfileWatch:
@@ -44,7 +45,8 @@ class ProfileWatch:
             return
         self._due = now + PERIOD_S
         found = {name: _stamp(self._home.profile(name)) for name in self._known()}
-        moved = [name for name, stamp in found.items() if self._profiles.get(name, stamp) != stamp]
+        # One that is new here counts as changed: it may have been edited since it was read.
+        moved = [name for name, stamp in found.items() if self._profiles.get(name, _UNSEEN) != stamp]
         groups = _stamp(self._home.groups_file)
         is_all, self._groups, self._profiles = groups != self._groups, groups, found
         if is_all:
