@@ -21,7 +21,7 @@ STATUS: dict[str, Any] = {
     "connected_clients": 2,
     "connections_by_principal": [{"principal": "default", "count": 2}],
     "loaded_capsules": ["hello", "notes"],
-    "workspace": "/work/project",
+    "workspace": "/srv/project",
     "capsules": [
         {
             "name": "notes",
@@ -54,7 +54,7 @@ def test_the_page_of_a_running_daemon(run_aos: RunAos, home: Home) -> None:
         "aos daemon is running (pid 4242, up 50m10s)\n"
         "  Version:    0.1.0 (contract 2026.10.1)\n"
         "  Mode:       persistent\n"
-        "  Workspace:  /work/project\n"
+        "  Workspace:  /srv/project\n"
         "  Clients:    2 (default: 2)\n"
         "  Capsules:   2 capsules, 1 not serving\n"
         "\n"
