@@ -120,6 +120,8 @@ class GuestContext:
     """First line of every factor that may wait: the leader gives its socket and pending work away."""
     sleep: Callable[[float], bool] | None = None
     """Wait that many seconds; False when cut short.  None: the instance's, which every interrupt cuts."""
+    is_over: Callable[[], bool] = lambda: False
+    """Whether the running call must come back now: asked by every wait inside it.  The instance sets it."""
     gate: WaitGate | None = None
     """Passed by every wait inside a call but `sleep`, which passes it itself.  None: the engine's."""
     signal_ready: Callable[[], None] = _do_nothing

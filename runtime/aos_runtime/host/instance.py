@@ -78,8 +78,6 @@ class Instance:
         self.dead = False
         self._engine = code.engine
         self._patience = Patience(code.engine, context, settings.call_timeout_s)
-        if context.sleep is None:
-            context.sleep = self._patience.sleep
         self._lock = threading.Lock()
         self._boundary = Boundary(context)
         self._memory_limit = settings.memory_bytes if memory_bytes is None else memory_bytes

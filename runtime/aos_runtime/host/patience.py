@@ -29,14 +29,18 @@ class Clock(Protocol):
 class Patience:
     """One instance's; `begin` starts a call."""
 
-    __slots__ = ("_clock", "_context", "_ends", "_interruptions", "_timeout_s", "is_stopping")
+    __slots__ = ("_clock", "_context", "_ends", "_has_grace", "_interruptions", "_timeout_s", "is_stopping")
 
     def __init__(self, clock: Clock, context: GuestContext, timeout_s: float) -> None:
         self._clock = clock
         self._context = context
         self._timeout_s = timeout_s
+        self._has_grace = False
         self.is_stopping: Callable[[], bool] | None = None
         """Asked of a run loop: once true, it has `STOP_GRACE_S` left, whatever it does."""
+        if context.sleep is None:
+            context.sleep = self.sleep
+        context.is_over = self.is_over
         self.begin(None)
 
     def begin(self, timeout_s: float | None) -> None:
@@ -52,9 +56,9 @@ class Patience:
         """Why the running call must end now, None where it may go on."""
         if self._context.is_cancelled:
             return GuestTrap(TrapReason.CANCELLED, "its call was cancelled")
-        if self.is_stopping is not None and self.is_stopping():
+        if not self._has_grace and self._is_stopping():
             self._ends = min(self._ends, monotonic() + STOP_GRACE_S)
-            self.is_stopping = None
+            self._has_grace = True
         if self._clock.interruptions != self._interruptions or monotonic() >= self._ends:
             return GuestTrap(TrapReason.DEADLINE, "it ran longer than one call may")
         return None
@@ -66,6 +70,18 @@ class Patience:
         """
         left_s = duration_s if self._context.is_loop else max(0.0, self._ends - monotonic())
         return self._clock.pause(min(duration_s, left_s), self._is_cut) and duration_s <= left_s
+
+    def is_over(self) -> bool:
+        """Whether a wait inside the call must come back now.
+
+        As for `sleep`, a run loop's window does not end its waits; that it is being stopped does.
+        """
+        if self._is_cut() or self._is_stopping():
+            return True
+        return not self._context.is_loop and monotonic() >= self._ends
+
+    def _is_stopping(self) -> bool:
+        return self.is_stopping is not None and self.is_stopping()
 
     def _is_cut(self) -> bool:
         return self._context.is_cancelled or self._clock.interruptions != self._interruptions

@@ -6,7 +6,9 @@ anybody.  Run loops have threads of their own and do not count.
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Iterator
 
 MAX_WAITING = 48
 
@@ -33,3 +35,17 @@ class WaitGate:
         """The wait is over."""
         with self._lock:
             self.count -= 1
+
+
+@contextlib.contextmanager
+def waiting_at(gate: WaitGate | None) -> Iterator[bool]:
+    """Around one wait: whether it may be begun.  None: a wait that does not count, as that of a run loop."""
+    if gate is None:
+        yield True
+        return
+    is_admitted = gate.enter()
+    try:
+        yield is_admitted
+    finally:
+        if is_admitted:
+            gate.leave()
