@@ -114,6 +114,14 @@ class Home:
     def lock_file(self) -> Path:
         return self.run / "system.lock"
 
+    @property
+    def all_scratch(self) -> Path:
+        return self.run / "scratch"
+
+    def scratch(self, principal: PrincipalName) -> Path:
+        """What a guest calls `/tmp`; emptied when a daemon starts."""
+        return self.all_scratch / principal
+
     # log
     @property
     def log(self) -> Path:

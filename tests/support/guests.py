@@ -24,6 +24,7 @@ from aos_runtime.host.factors import FACTORS
 from aos_runtime.names import CapsuleName, PrincipalName
 from aos_runtime.store.kv import KvCase, KvRefused
 
+FS = "astrid:fs/host@1.0.0"
 IPC, KV, SYS = "astrid:ipc/host@1.0.0", "astrid:kv/host@1.0.0", "astrid:sys/host@1.0.0"
 PUBLISH_IMPORT = f'(import "{IPC}" "publish" (func $publish (param i32 i32 i32 i32 i32)))'
 

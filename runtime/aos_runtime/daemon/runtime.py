@@ -54,7 +54,7 @@ from aos_runtime.kernel.questions import Questions
 from aos_runtime.kernel.requests import RequestRouter, is_request
 from aos_runtime.kernel.supervise import Supervisor
 from aos_runtime.kernel.ticker import Ticker
-from aos_runtime.kernel.views import View, visible_to
+from aos_runtime.kernel.views import View, holds_capability, visible_to
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName, PrincipalName
 from aos_runtime.store.approval_rules import read_rules
 from aos_runtime.store.audit_entry import SUCCESS, SYSTEM
@@ -174,6 +174,7 @@ class Runtime:
             budget_of=self.principals.budget,
             trail=self.trail,
             request_approval=self.approvals.request,
+            holds=lambda who, source, name: holds_capability(self.lifecycle.view(who), source, name),
         )
         self._capsules = Capsules(self.trail)
         supervisor = Supervisor(self.journal, self._announce)
@@ -304,7 +305,7 @@ class Runtime:
             self.events.sweep,
             self.idle.sweep,
             self.watch.sweep,
-            self._sweep,
+            lambda _now: self._check_ephemeral(),
         ):
             self.ticker.every(chore)
         self.leader.start()
@@ -362,9 +363,6 @@ class Runtime:
             clients=self.server.sessions.counts(),
             trouble=self.journal.trouble or self.trail.trouble,
         )
-
-    def _sweep(self, now: float) -> None:
-        self._check_ephemeral()
 
     def _check_ephemeral(self) -> None:
         """An ephemeral daemon lives while a client holds it, and five seconds after it became ready."""

@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 from aos_runtime.bus.envelope import Envelope
 from aos_runtime.capsule.capability import Capabilities
 from aos_runtime.host.codecs import Err
+from aos_runtime.host.files import Files
 from aos_runtime.host.resources import ResourceTable
 from aos_runtime.host.waiting import WaitGate
 from aos_runtime.names import CapsuleName, PrincipalName
@@ -108,6 +109,8 @@ class GuestContext:
     """The value of one `[env]` key, secrets included."""
     log: Callable[[str, str], None]
     """`(level, message)`, level one of trace, debug, info, warn, error; escapes what it is given."""
+    files: Files | None = None
+    """The files that it may use; None: none."""
     subscribe: Callable[[str], Inflow | str] = _refuse_subscription
     """`(pattern)`: the subscription, or the case of ipc's `error-code`."""
     publish_as: Callable[[str, bytes, str], str | None] = _refuse_publish_as

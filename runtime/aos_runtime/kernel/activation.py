@@ -15,7 +15,7 @@ from aos_runtime.capsule.identity import source_id
 from aos_runtime.errors import AosError
 from aos_runtime.host import Code
 from aos_runtime.host.context import KvSpace
-from aos_runtime.kernel.audited import ADMITTED, AuditedSpace, Trail
+from aos_runtime.kernel.audited import ADMITTED, AuditedSpace, Trail, note_calls
 from aos_runtime.kernel.elicits import Elicit
 from aos_runtime.kernel.hooks import Hook, HookRun
 from aos_runtime.kernel.kernel import Journal
@@ -116,6 +116,7 @@ class Activator:
             journal=self.journal,
             publish=lambda topic, payload: self.publish(stage, source, topic, payload),
             elicit=elicit,
+            note_call=note_calls(self.trail, stage.principal, stage.name),
         )
         warnings = run.run(code, digest)
         return Activation(wasm_hash=digest, phase=stage.phase.value, hook="ran", warnings=warnings)

@@ -81,13 +81,15 @@ class GuestInstance(Protocol):
 class Generation:
     """One loaded version of a capsule: how to make its instance, and the instance."""
 
-    __slots__ = ("_instance", "_is_stale", "context", "open_instance")
+    __slots__ = ("_holds_files", "_instance", "_is_stale", "_workspace", "context", "open_instance")
 
     def __init__(self, context: GuestContext, open_instance: Callable[[], GuestInstance]) -> None:
         self.context = context
         self.open_instance = open_instance
         self._instance: GuestInstance | None = None
         self._is_stale = False
+        self._workspace: str | None = None
+        self._holds_files = bool(context.capabilities.fs_read or context.capabilities.fs_write)
 
     def renew(self) -> None:
         """Serve the next call from a new instance, made with the limits of then; from any thread."""
@@ -97,12 +99,21 @@ class Generation:
         """What the instance's memory holds; only while no thread is inside it."""
         return 0 if self._instance is None else self._instance.memory_bytes()
 
-    def instance(self) -> GuestInstance:
-        """The live instance, made now if there is none.  A dead one is closed and replaced."""
+    def instance(self, workspace: str | None = None) -> GuestInstance:
+        """The live instance, made now if there is none.  A dead one is closed and replaced.
+
+        So is one that could carry files of one workspace into another.
+        """
         instance = self._instance
-        if instance is not None and not instance.dead and not self._is_stale:
+        if (
+            instance is not None
+            and not instance.dead
+            and not self._is_stale
+            and (workspace == self._workspace or not self._holds_files)
+        ):
             return instance
         self._is_stale = False
+        self._workspace = workspace
         self.close()
         self._instance = instance = self.open_instance()
         return instance
@@ -309,7 +320,7 @@ class Actor:
         reserved = budget.fuel_ceiling if is_exempt else budget.reserve(timeout_s, self._desk.before_block)
         used = 0
         try:
-            instance = generation.instance()
+            instance = generation.instance(delivery.envelope.workspace)
             generation.context.current = delivery.envelope
             try:
                 return instance.hook(delivery.action, delivery.body, timeout_s=timeout_s, fuel=reserved)

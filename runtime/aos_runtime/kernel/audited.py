@@ -7,7 +7,7 @@ environment and secrets never enter: a parameter that is not known to be harmles
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from aos_runtime.host.context import KvSpace
@@ -204,6 +204,15 @@ class AuditedSpace:
     def _note(self, call: str, refusal: KvRefused | None) -> None:
         error = None if refusal is None else refusal.case.value
         self._trail.host_call(HostCall(self._principal, self._capsule, call, None, error))
+
+
+def note_calls(
+    trail: Trail | None, principal: PrincipalName, capsule: CapsuleName
+) -> Callable[[str, str, str | None], None]:
+    """`(function, resource, error case)`: puts a call of this capsule on record, where there is a trail."""
+    if trail is None:
+        return lambda _call, _resource, _error: None
+    return lambda call, resource, error: trail.host_call(HostCall(principal, capsule, call, resource, error))
 
 
 class Requests:

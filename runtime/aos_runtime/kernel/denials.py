@@ -7,12 +7,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-
-from aos_runtime.policy.denials import Denial
+from typing import Protocol
 
 QUIET_S = 10.0
 MAX_KINDS = 256
-"""Topics are made by guests: the table must stay bounded."""
+"""Topics and paths are made by guests: the table must stay bounded."""
+
+
+class Refusal(Protocol):
+    """What was refused: `policy.denials.Denial` and its like."""
+
+    @property
+    def kind(self) -> tuple[str, str, str]:
+        """What repeats are told by."""
+        ...
+
+    def render(self, *, repeated: int = 0) -> str: ...
 
 
 class DenialLog:
@@ -27,10 +37,10 @@ class DenialLog:
         """When a kind was last written, and how often it came since."""
         self.total = 0
 
-    def note(self, denial: Denial) -> None:
+    def note(self, denial: Refusal) -> None:
         """Log a refusal, or count it."""
         self.total += 1
-        now, key = self._clock(), (denial.operation, denial.topic, denial.rule)
+        now, key = self._clock(), denial.kind
         written_at, quiet = self._kinds.get(key, (-QUIET_S, 0))
         if now - written_at < QUIET_S:
             self._kinds[key] = (written_at, quiet + 1)

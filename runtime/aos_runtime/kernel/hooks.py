@@ -14,8 +14,10 @@ from aos_runtime.capsule.identity import source_id
 from aos_runtime.errors import AosError, Conflict
 from aos_runtime.host import Code, Err, GuestContext, GuestTrap, Instance
 from aos_runtime.host.context import ElicitQuestion, KvSpace
+from aos_runtime.kernel.denials import DenialLog
 from aos_runtime.kernel.elicits import Elicit, ElicitAnswer, Reached
 from aos_runtime.kernel.failures import failure_sentence
+from aos_runtime.kernel.files import FileRoots, GuestFiles, Note, gates_of
 from aos_runtime.kernel.hook_state import UndoSpace
 from aos_runtime.kernel.kernel import Journal
 from aos_runtime.names import Digest, EnvKey, parse_env_key
@@ -43,7 +45,8 @@ _FAILURES = (
 class HookRun:
     """One run over the capsule's state `space`.
 
-    `publish(topic, payload)` is what the hook may say; `elicit` None: nobody can be asked.
+    `publish(topic, payload)` is what the hook may say; `elicit` None: nobody can be asked; `note_call` hears
+    what it did with files.
     """
 
     def __init__(
@@ -56,7 +59,9 @@ class HookRun:
         publish: Callable[[str, bytes], str | None],
         elicit: Elicit | None,
         before_block: Callable[[], None] = lambda: None,
+        note_call: Note = lambda _call, _place, _error: None,
     ) -> None:
+        self._note_call = note_call
         self._stage = stage
         self._hook = hook
         self._journal = journal
@@ -114,6 +119,7 @@ class HookRun:
     def _context(self, digest: Digest) -> GuestContext:
         stage = self._stage
         return GuestContext(
+            files=self._files(),
             capsule=stage.name,
             principal=stage.principal,
             source_id=source_id(stage.name, digest),
@@ -125,6 +131,21 @@ class HookRun:
             before_block=self._before_block,
             elicit=self._ask,
             has_secret=lambda key: bool(self._secrets.get(key)),
+        )
+
+    def _files(self) -> GuestFiles:
+        """`cwd://` is what is about to be installed: to be read, and never changed."""
+        stage = self._stage
+        denials = DenialLog(lambda line: self._journal.capsule(stage.principal, stage.name, "warn", line))
+        roots = FileRoots(
+            home=stage.home.principal(stage.principal),
+            scratch=stage.home.scratch(stage.principal),
+            own=stage.tree,
+            workspace=lambda: None,
+            shows_own=True,
+        )
+        return GuestFiles(
+            roots, gates_of(stage.manifest.capabilities), note=self._note_call, denied=denials.note
         )
 
     def _log(self, level: str, message: str) -> None:

@@ -9,7 +9,7 @@ capsule never stops the others).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -25,11 +25,13 @@ from aos_runtime.host import Code, Err, GuestContext, GuestTrap, Instance
 from aos_runtime.host.context import Binding, KvSpace
 from aos_runtime.kernel.actor import Generation
 from aos_runtime.kernel.audit import HostCall
-from aos_runtime.kernel.audited import AuditedSpace, Trail
+from aos_runtime.kernel.audited import AuditedSpace, Trail, note_calls
 from aos_runtime.kernel.budget import Budget, unbounded
 from aos_runtime.kernel.denials import DenialLog
 from aos_runtime.kernel.failures import failure_sentence
+from aos_runtime.kernel.files import make_files
 from aos_runtime.kernel.guest import Bus, GuestPort, Hearing
+from aos_runtime.kernel.guest_env import GuestEnv
 from aos_runtime.kernel.kernel import Journal, system_cause
 from aos_runtime.kernel.ports import State
 from aos_runtime.kernel.probe import Tool, describe, unrouted
@@ -37,11 +39,18 @@ from aos_runtime.kernel.runloop import EXEMPT_WINDOW_S, WINDOW_S, Attempt, RunLo
 from aos_runtime.kernel.subscriptions import Owner, Subscriptions
 from aos_runtime.names import CapsuleName, Digest, PrincipalName
 from aos_runtime.policy.denials import Denial
-from aos_runtime.store.env import read_env, read_secrets, resolve_env
 from aos_runtime.store.installed import Installed, load_installed
 
 RequestApproval = Callable[[CapsuleName, PrincipalName, Envelope | None, str, str], str | Err]
 """`(capsule, principal, invocation, action, resource)`: `Approvals.request`."""
+
+
+Holds = Callable[[PrincipalName, str, str], bool]
+"""`(principal, source uuid, capability)`: `views.holds_capability` of what that principal has."""
+
+
+def _nobody_holds(_principal: PrincipalName, _source: str, _capability: str) -> bool:
+    return False
 
 
 class GuestBus(Bus, Protocol):
@@ -104,7 +113,9 @@ class Loader:
         budget_of: Callable[[PrincipalName], Budget] = unbounded,
         trail: Trail | None = None,
         request_approval: RequestApproval | None = None,
+        holds: Holds = _nobody_holds,
     ) -> None:
+        self._holds = holds
         self._budget_of = budget_of
         self._home = home
         self._codes = codes
@@ -141,18 +152,14 @@ class Loader:
             )
         check_component_hash(manifest, wasm)
         code = self._codes.load(digest, lambda: wasm)
-        resolved = resolve_env(
-            manifest,
-            read_env(self._home, installed.principal, installed.name),
-            read_secrets(self._home, installed.principal, installed.name),
-        )
-        if resolved.missing:
-            return _needs_config(installed, tuple(row.key for row in resolved.missing))
-        return self._open(installed, code, digest, resolved.values)
+        env = GuestEnv(self._home, installed.principal, installed.name, manifest, self._before_block)
+        if env.missing:
+            return _needs_config(installed, tuple(row.key for row in env.missing))
+        return self._open(installed, code, digest, env)
 
-    def _open(self, installed: Installed, code: Code, digest: Digest, values: Mapping[str, str]) -> Loaded:
+    def _open(self, installed: Installed, code: Code, digest: Digest, env: GuestEnv) -> Loaded:
         source = source_id(installed.name, digest)
-        context, port = self._ports(installed, source, values, None)
+        context, port = self._ports(installed, source, env, None)
         budget = self._budget_of(installed.principal)
         generation = Generation(
             context, lambda: Instance(code, context, memory_bytes=budget.quotas.max_memory_bytes)
@@ -161,7 +168,7 @@ class Loader:
         loop = None
         if "run" in code.implemented:
             generation.close()  # it was made to be asked; the loop has an instance of its own
-            loop = self._run_loop(installed, code, source, values)
+            loop = self._run_loop(installed, code, source, env)
         handled = (row.topic for row in installed.manifest.handlers)
         return Loaded(
             installed=installed,
@@ -172,11 +179,11 @@ class Loader:
             loop=loop,
         )
 
-    def _run_loop(self, installed: Installed, code: Code, source: str, values: Mapping[str, str]) -> RunLoop:
+    def _run_loop(self, installed: Installed, code: Code, source: str, env: GuestEnv) -> RunLoop:
         """The loop of a capsule: every start has an instance with ports of its own."""
 
         def open_instance(attempt: Attempt) -> Instance:
-            context, _ = self._ports(installed, source, values, attempt)
+            context, _ = self._ports(installed, source, env, attempt)
             limit_bytes = self._budget_of(installed.principal).quotas.max_memory_bytes
             return Instance(code, context, memory_bytes=limit_bytes)
 
@@ -192,7 +199,7 @@ class Loader:
         )
 
     def _ports(
-        self, installed: Installed, source: str, values: Mapping[str, str], attempt: Attempt | None
+        self, installed: Installed, source: str, env: GuestEnv, attempt: Attempt | None
     ) -> tuple[GuestContext, GuestPort]:
         """The context of one instance; of a run loop where there is an attempt of it."""
         manifest, principal, name = installed.manifest, installed.principal, installed.name
@@ -228,11 +235,15 @@ class Loader:
                 if row.handler is not None
             ),
             keeps_resources=bool(installed.receipt.capabilities.host_process),
-            config=values.get,
+            config=env.get,
             log=lambda level, message: self._journal.capsule(principal, name, level, message),
             before_block=self._before_block,
             request_approval=self._approval_port(principal, name),
-            has_secret=lambda key: bool(read_secrets(self._home, principal, name).get(key)),
+            has_secret=env.has_secret,
+            has_capability=lambda holder, capability: self._holds(principal, holder, capability),
+        )
+        context.files = make_files(
+            self._home, installed, context, note_calls(self._trail, principal, name), denials.note
         )
         if attempt is not None:
             _give_to_loop(context, attempt)

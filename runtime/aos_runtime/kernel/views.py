@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from aos_runtime.bus.routes import Handler, RouteTable
+from aos_runtime.capsule.capability import held_names
 from aos_runtime.capsule.manifest import Manifest
 from aos_runtime.capsule.topics import tool_topic
 from aos_runtime.kernel.actor import Actor
@@ -102,6 +103,12 @@ def make_view(principal: PrincipalName, residents: Iterable[Resident], unready: 
         surfaces=surfaces,
         tools=dict(sorted(_bound_tools(ordered, surfaces))),
     )
+
+
+def holds_capability(view: View, source: str, capability: str) -> bool:
+    """Whether the capsule with this source uuid is in the view and holds the capability of that name."""
+    holder = next((one for one in view.residents.values() if one.loaded.source_id == source), None)
+    return holder is not None and capability in held_names(holder.loaded.installed.receipt.capabilities)
 
 
 def route_table(views: Iterable[View]) -> RouteTable:

@@ -35,6 +35,11 @@ class Denial:
     rule: str
     allow: str | None = None
 
+    @property
+    def kind(self) -> tuple[str, str, str]:
+        """What repeats are told by."""
+        return self.operation, self.topic, self.rule
+
     def render(self, *, repeated: int = 0) -> str:
         """`denied operation=... topic="..." case=... rule="..." allow="..."`, and how often it was not
         logged since the last line.

@@ -29,6 +29,7 @@ from aos_runtime.store.files import (
     make_private_folder,
     read_optional,
     remove_file,
+    remove_tree,
     sweep_temporaries,
     write_atomic,
 )
@@ -86,6 +87,7 @@ class RunFiles:
             ) from error
         sweep_temporaries(self.home.run)
         remove_file(self.home.ready_file)
+        remove_tree(self.home.all_scratch)
 
     def claim_socket_path(self, *, probe: Callable[[Path], int | None] | None = None) -> Path:
         """The path to bind, after a socket that nobody serves was removed from it.  The lock must be held.

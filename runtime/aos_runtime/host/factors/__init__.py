@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aos_runtime.host.factors import approval, elicit, ipc, kv, sys
+from aos_runtime.host.factors import approval, elicit, fs, ipc, kv, sys
 from aos_runtime.host.factors.factor import Factor, Published
 
 __all__ = ["FACTORS", "Factor", "Published"]
@@ -20,6 +20,7 @@ FACTORS: Mapping[tuple[str, str], Published] = {
     for interface, functions in (
         ("astrid:approval/host@1.0.0", approval.FUNCTIONS),
         ("astrid:elicit/host@1.0.0", elicit.FUNCTIONS),
+        ("astrid:fs/host@1.0.0", fs.FUNCTIONS),
         ("astrid:ipc/host@1.0.0", ipc.FUNCTIONS),
         ("astrid:kv/host@1.0.0", kv.FUNCTIONS),
         ("astrid:sys/host@1.0.0", sys.FUNCTIONS),

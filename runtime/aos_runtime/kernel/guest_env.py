@@ -1,0 +1,53 @@
+"""The `[env]` values that a running capsule reads, of its principal alone.
+
+A secret is read from its 0600 file at each call and kept nowhere: what lives as long as the capsule holds
+none.  Everything else is as it was when the capsule was loaded; a change of it loads the capsule again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from aos_runtime.capsule.manifest import EnvRow, Manifest
+from aos_runtime.home import Home
+from aos_runtime.names import CapsuleName, EnvKey, PrincipalName
+from aos_runtime.store.env import read_env, read_secrets, resolve_env
+from aos_runtime.store.secrets import read_secret
+
+
+class GuestEnv:
+    """`get` is the port of `sys.get-config`.  `missing` rows need a value before the capsule can start."""
+
+    __slots__ = ("_before_block", "_capsule", "_home", "_principal", "_secrets", "_values", "missing")
+
+    def __init__(
+        self,
+        home: Home,
+        principal: PrincipalName,
+        capsule: CapsuleName,
+        manifest: Manifest,
+        before_block: Callable[[], None],
+    ) -> None:
+        stored = read_env(home, principal, capsule)
+        secrets = read_secrets(home, principal, capsule)
+        self.missing: tuple[EnvRow, ...] = resolve_env(manifest, stored, secrets).missing
+        self._values: Mapping[str, str] = resolve_env(manifest, stored, {}).values
+        self._secrets = frozenset(row.key for row in manifest.env if row.is_secret)
+        self._home = home
+        self._principal = principal
+        self._capsule = capsule
+        self._before_block = before_block
+
+    def get(self, key: str) -> str | None:
+        """The value of `key`; of a secret what its file holds now, else its default."""
+        if key not in self._secrets:
+            return self._values.get(key)
+        return self._secret(key) or self._values.get(key)
+
+    def has_secret(self, key: str) -> bool:
+        """Whether a secret is kept under `key`."""
+        return key in self._secrets and bool(self._secret(key))
+
+    def _secret(self, key: str) -> str | None:
+        self._before_block()
+        return read_secret(self._home, self._principal, self._capsule, EnvKey(key))

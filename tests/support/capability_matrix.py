@@ -1,0 +1,170 @@
+"""Which capability opens which host function: one row a function, for every factor.
+
+A row names the capabilities that a call needs, each with a narrow entry and a broad one, and two calls: one
+that the narrow entries cover and one that only the broad ones do.  `UNGATED` are the functions that no
+capability opens, with the reason.  A factor that is added must be in one of both (a test compares); its rows
+go into a tuple of its own, its surroundings into `Room.context`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aos_runtime.bus.envelope import Envelope
+from aos_runtime.capsule.capability import FLAG_NAMES, LIST_NAMES, Capabilities
+from aos_runtime.host import Err
+from aos_runtime.host.context import GuestContext
+from aos_runtime.host.factors import FACTORS
+from aos_runtime.kernel.guest import GuestPort
+from tests.support.guest_files import FileRoom
+from tests.support.guests import FS, IPC, Recorder, envelope_from
+from tests.support.kernels import Bench
+
+DENIED = "capability-denied"
+KEYS = (*FLAG_NAMES, *LIST_NAMES)
+Entries = tuple[str, ...] | bool
+"""What a capability holds: its entries, or whether it is held."""
+
+BROAD: Mapping[str, Entries] = {
+    **dict.fromkeys(FLAG_NAMES, True),
+    "net": ("*",),
+    "net_connect": ("*:*",),
+    "net_bind": ("unix:*",),
+    "kv": ("*",),
+    "fs_read": ("*", "home://", "/tmp", "/"),
+    "fs_write": ("*", "home://", "/tmp", "/"),
+    "host_process": ("sh", "bash"),
+    "identity": ("admin",),
+}
+"""As much of each key as a manifest can ask for."""
+
+
+class Room:
+    """The surroundings of one call: real ports over the folders of a test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.files = FileRoom(folder)
+        for name in ("in", "out"):
+            (self.files.workspace / name).mkdir()
+            (self.files.workspace / name / "file").write_bytes(b"x")
+            (self.files.workspace / name / "link").symlink_to("file")
+            (self.files.workspace / name / "tree/below").mkdir(parents=True)
+        self.bench = Bench()
+
+    def context(self, held: Mapping[str, Entries]) -> GuestContext:
+        """A guest that holds these capabilities and nothing else."""
+        capabilities = Capabilities(**held)  # type: ignore[arg-type]
+        port = GuestPort(self.bench.kernel, ("a.*",), "source", self._cause(), is_uplink=capabilities.uplink)
+        context = Recorder().context(
+            capabilities=capabilities,
+            files=self.files.files(capabilities),
+            publish_as=port.publish_as,
+            keeps_resources=True,
+        )
+        port.bind(context)
+        return context
+
+    def _cause(self) -> Envelope:
+        return envelope_from("default")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One gated function.  `inside` is covered by the narrow entries, `outside` by the broad ones alone."""
+
+    function: tuple[str, str]
+    needs: Mapping[str, Entries]
+    """The narrow entries, by capability.  A flag has no narrow form: it is True."""
+    inside: tuple[object, ...]
+    outside: tuple[object, ...] | None = None
+    variant: str = ""
+    passes: tuple[str | None, ...] = (None,)
+    """How a call that the gate lets pass may end: an error case, None for ok."""
+
+    @property
+    def name(self) -> str:
+        interface, function = self.function
+        return f"{interface.partition('/')[0]}.{function}{self.variant}"
+
+    def call(self, context: GuestContext, arguments: tuple[object, ...]) -> str | None:
+        """The error case of one call, None where it was done."""
+        answer: Any = FACTORS[self.function].run(context, *arguments)
+        context.resources.clear()
+        return str(answer.case) if isinstance(answer, Err) else None
+
+
+def _fs(function: str, *needs: str, before: tuple[str, ...] = (), after: tuple[object, ...] = ()) -> Row:
+    """A row whose paths lie in `cwd://in`, and outside in `cwd://out`."""
+    paths = before or ("file",)
+    return Row(
+        function=(FS, function),
+        needs=dict.fromkeys(needs, ("cwd://in",)),
+        inside=(*(f"cwd://in/{path}" for path in paths), *after),
+        outside=(*(f"cwd://out/{path}" for path in paths), *after),
+        variant=f" {after[0]}" if function == "fs-open" else "",
+    )
+
+
+FILES = (
+    _fs("fs-open", "fs_read", after=("read",)),
+    _fs("fs-open", "fs_write", after=("write",)),
+    _fs("fs-open", "fs_write", after=("append",)),
+    _fs("fs-open", "fs_read", "fs_write", after=("read-write",)),
+    _fs("fs-exists", "fs_read"),
+    _fs("fs-mkdir", "fs_write", before=("new",)),
+    _fs("fs-mkdir-all", "fs_write", before=("new/er",)),
+    _fs("fs-readdir", "fs_read", before=("tree",)),
+    _fs("fs-stat", "fs_read"),
+    _fs("fs-stat-symlink", "fs_read", before=("link",)),
+    _fs("fs-unlink", "fs_write"),
+    _fs("read-file", "fs_read"),
+    _fs("write-file", "fs_write", after=(b"y",)),
+    _fs("fs-append", "fs_write", after=(b"y",)),
+    _fs("fs-copy", "fs_read", "fs_write", before=("file", "copy")),
+    _fs("fs-rename", "fs_write", before=("file", "moved")),
+    _fs("fs-remove-dir-all", "fs_write", before=("tree",)),
+    _fs("fs-canonicalize", "fs_read", before=("link",)),
+    _fs("fs-read-link", "fs_read", before=("link",)),
+    _fs("fs-hard-link", "fs_write", before=("file", "linked")),
+)
+
+BUS = (
+    Row(
+        function=(IPC, "publish-as"),
+        needs={"uplink": True},
+        inside=("a.b", "{}", "somebody"),
+    ),
+)
+
+ROWS: tuple[Row, ...] = (*FILES, *BUS)
+
+BY_HANDLE = "the handle was given by a function that is gated"
+BY_TABLE = "gated by the manifest's [publish] and [subscribe] rows"
+OWN = "a capsule's own keys, values, log and clock"
+ASKS = "a person decides"
+
+UNGATED: Mapping[str, str] = {
+    "astrid:fs/host@1.0.0 [method]file-handle.read-at": BY_HANDLE,
+    "astrid:fs/host@1.0.0 [method]file-handle.write-at": BY_HANDLE,
+    "astrid:fs/host@1.0.0 [method]file-handle.sync-data": BY_HANDLE,
+    "astrid:fs/host@1.0.0 [method]file-handle.sync-all": BY_HANDLE,
+    "astrid:fs/host@1.0.0 [method]file-handle.stat": BY_HANDLE,
+    "astrid:fs/host@1.0.0 [method]file-handle.set-len": BY_HANDLE,
+    "astrid:ipc/host@1.0.0 publish": BY_TABLE,
+    "astrid:ipc/host@1.0.0 subscribe": BY_TABLE,
+    "astrid:ipc/host@1.0.0 get-interceptor-bindings": OWN,
+    "astrid:ipc/host@1.0.0 [method]subscription.poll": BY_HANDLE,
+    "astrid:ipc/host@1.0.0 [method]subscription.recv": BY_HANDLE,
+    "astrid:approval/host@1.0.0 request-approval": ASKS,
+    "astrid:elicit/host@1.0.0 elicit": ASKS,
+    "astrid:elicit/host@1.0.0 has-secret": OWN,
+}
+"""By interface and function; whole interfaces are in `UNGATED_INTERFACES`."""
+
+UNGATED_INTERFACES: Mapping[str, str] = {
+    "astrid:kv/host@1.0.0": OWN,
+    "astrid:sys/host@1.0.0": OWN,
+}
