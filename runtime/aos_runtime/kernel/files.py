@@ -98,6 +98,7 @@ class GuestFiles:
         self._own = FileTree(roots.own, is_canonical=False)
         self._scratch = FileTree(roots.scratch, is_canonical=False)
         self._workspace: FileTree | None = None
+        self._found: set[FileTree] = set()
 
     def open(self, path: str, mode: str) -> AuditedFile:
         place, opened = self._do(
@@ -244,10 +245,8 @@ class GuestFiles:
         return root is Root.WORKSPACE and self._workspace is None
 
     def _tree(self, root: Root) -> FileTree:
-        if root is Root.HOME:
-            return self._home
-        if root is Root.SCRATCH:
-            return self._made_scratch()
+        if root is not Root.WORKSPACE:
+            return self._kept(self._home if root is Root.HOME else self._scratch)
         text, tree = self._roots.workspace(), self._workspace
         if text is None:
             self._workspace = None
@@ -256,12 +255,15 @@ class GuestFiles:
             self._workspace = tree = FileTree(Path(text), is_canonical=True)
         return tree
 
-    def _made_scratch(self) -> FileTree:
-        try:
-            make_private_folder(self._scratch.path)
-        except AosError as error:
-            raise FileRefused(FileCase.UNKNOWN, "the scratch folder cannot be made") from error
-        return self._scratch
+    def _kept(self, tree: FileTree) -> FileTree:
+        """A folder of the runtime's, which is made before it is first used."""
+        if tree not in self._found:
+            try:
+                make_private_folder(tree.path)
+            except AosError as error:
+                raise FileRefused(FileCase.UNKNOWN, "its folder cannot be made") from error
+            self._found.add(tree)
+        return tree
 
     def _refused(
         self, call: str, place: Place, capability: str | None, rule: str | None = None

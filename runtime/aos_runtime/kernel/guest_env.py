@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from aos_runtime.capsule.manifest import EnvRow, Manifest
+from aos_runtime.errors import InvalidInput
 from aos_runtime.home import Home
-from aos_runtime.names import CapsuleName, EnvKey, PrincipalName
+from aos_runtime.names import CapsuleName, EnvKey, PrincipalName, parse_env_key
 from aos_runtime.store.env import read_env, read_secrets, resolve_env
 from aos_runtime.store.secrets import read_secret
 
@@ -45,8 +46,11 @@ class GuestEnv:
         return self._secret(key) or self._values.get(key)
 
     def has_secret(self, key: str) -> bool:
-        """Whether a secret is kept under `key`."""
-        return key in self._secrets and bool(self._secret(key))
+        """Whether a secret is kept under `key`, declared or asked for by a hook."""
+        try:
+            return bool(self._secret(parse_env_key(key)))
+        except InvalidInput:
+            return False
 
     def _secret(self, key: str) -> str | None:
         self._before_block()

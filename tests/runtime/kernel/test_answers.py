@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from aos_runtime.capsule.capability import Capabilities
 from aos_runtime.kernel import answers
 from aos_runtime.kernel.loading import Unready
+from aos_runtime.kernel.views import holds_capability
 from aos_runtime.names import CapsuleName
 from tests.support.kernels import ALICE, Bench
 
@@ -144,3 +147,17 @@ def test_agents_are_sorted() -> None:
     assert [row["principal"] for row in rows] == ["a", "b"]
     assert len({row["owner_uid"] for row in rows}) == 2
     assert all(len(str(row["owner_uid"])) == 64 for row in rows)
+
+
+def test_what_a_capsule_holds_is_told_by_its_source(bench: Bench) -> None:
+    bench.capsule("plain")
+    view = bench.lifecycle.load_all(ALICE)
+    resident = view.residents[CapsuleName("plain")]
+    receipt = replace(resident.loaded.installed.receipt, capabilities=Capabilities(net=("*",)))
+    installed = replace(resident.loaded.installed, receipt=receipt)
+    holding = replace(resident, loaded=replace(resident.loaded, installed=installed))
+    view = replace(view, residents={holding.name: holding})
+    assert holds_capability(view, "source-of-plain", "net")
+    assert not holds_capability(view, "source-of-plain", "fs_read")
+    assert not holds_capability(view, "source-of-plain", "nothing")
+    assert not holds_capability(view, "somebody", "net")

@@ -232,3 +232,13 @@ def test_a_workspace_that_is_gone_is_not_found(room: FileRoom) -> None:
     room.serves = str(room.workspace / "gone")
     assert case(lambda: room.files().read("f")) is FileCase.NOT_FOUND
     assert not room.files().exists("f")
+
+
+def test_a_home_that_is_not_there_yet_is_made(room: FileRoom) -> None:
+    room.home = room.home.parent / "bob"
+    room.files().write("home://a", b"1", append=False)
+    assert (room.home / "a").read_bytes() == b"1"
+    assert room.home.stat().st_mode & 0o077 == 0
+    room.scratch = room.home / "a" / "scratch"
+    with pytest.raises(FileRefused, match="unknown: its folder cannot be made"):
+        room.files().read("/tmp/x")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from aos_runtime.capsule.manifest import Component
@@ -14,9 +15,11 @@ from aos_runtime.home import Home
 from aos_runtime.host import CodeCache, HostEngine
 from aos_runtime.kernel.activation import Activation, Activator
 from aos_runtime.kernel.audit import HostCall
+from aos_runtime.kernel.kernel import system_cause
 from aos_runtime.kernel.loading import Loaded, Loader, Unready, check_component_hash
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName
 from aos_runtime.store.commit import Approval, commit
+from aos_runtime.store.file_tree import FileRefused
 from aos_runtime.store.kv import KvStore
 from aos_runtime.store.receipts import ApprovalSource
 from aos_runtime.store.stage import stage_source
@@ -26,6 +29,17 @@ from tests.support.kernels import Bench, fixed_now, make_installed
 from tests.support.tool_guests import archive_of, install, tool_guest, without_bundled
 
 TOOLS = '{"tools":[{"name":"x","description":"Does x","input_schema":{"type":"object"}}]}'
+FS_COPY = """
+package astrid:fs@1.0.0 {
+  interface host {
+    variant error-code {
+      not-found, access, capability-denied, boundary-escape, invalid-path, would-block, is-directory,
+      not-directory, not-empty, too-large, quota, cross-vfs, already-exists, closed, unknown(string),
+    }
+    fs-copy: func(src: string, dst: string) -> result<_, error-code>;
+  }
+}
+"""
 ROW = '"tool.v1.execute.x" = { wit = "opaque", handler = "tool_execute_x" }\n'
 
 
@@ -144,6 +158,54 @@ def test_a_capsule_without_a_value_that_it_needs_says_which(room: Room) -> None:
     )
 
 
+def test_what_a_loaded_capsule_does_with_files_is_gated_and_on_record(room: Room) -> None:
+    room.install("reader", tool_guest(TOOLS), extra='\n[capabilities]\nfs_read = ["home://", "cwd://"]\n')
+    (room.home.principal(DEFAULT_PRINCIPAL) / "note").write_bytes(b"hello")
+    loaded = room.load("reader")
+    assert isinstance(loaded, Loaded)
+    context = loaded.generation.context
+    assert context.files is not None
+    assert context.files.read("home://note") == b"hello"
+    assert b'name = "reader"' in context.files.read("cwd://Capsule.toml"), "without a workspace: its own"
+    workspace = room.folder / "project"
+    workspace.mkdir()
+    context.current = msgspec.structs.replace(system_cause(DEFAULT_PRINCIPAL), workspace=str(workspace))
+    assert context.files.list_names("cwd://") == []
+    with pytest.raises(FileRefused, match="capability-denied"):
+        context.files.write("cwd://new", b"", append=False)
+    assert room.trail.calls == [
+        HostCall(DEFAULT_PRINCIPAL, "reader", "fs.read", "home://note", None),
+        HostCall(DEFAULT_PRINCIPAL, "reader", "fs.read", "cwd://Capsule.toml", None),
+        HostCall(DEFAULT_PRINCIPAL, "reader", "fs.readdir", "cwd://", None),
+        HostCall(DEFAULT_PRINCIPAL, "reader", "fs.write", "cwd://new", "capability-denied"),
+    ]
+    [line] = [line for line in room.bench.journal.lines if "denied" in line[2]]
+    assert line[0] == "reader" and 'allow="[capabilities] fs_write = [\\"cwd://new\\"]"' in line[2]
+    context.is_loop = True
+    assert "Capsule.toml" in context.files.list_names("cwd://"), "a run loop is in nobody's workspace"
+    loaded.generation.close()
+
+
+def test_a_capsule_may_ask_what_others_hold(room: Room) -> None:
+    asked: list[tuple[str, str, str]] = []
+    room.loader = Loader(
+        home=room.home,
+        codes=room.codes,
+        state=room.state,
+        bus=room.bench.kernel,
+        journal=room.bench.journal,
+        before_block=lambda: None,
+        holds=lambda *question: asked.append(question) or True,
+    )
+    room.install("asking", tool_guest(TOOLS))
+    loaded = room.load("asking")
+    assert isinstance(loaded, Loaded)
+    has_capability = loaded.generation.context.has_capability
+    assert has_capability is not None and has_capability("a-uuid", "net")
+    assert asked == [(DEFAULT_PRINCIPAL, "a-uuid", "net")]
+    loaded.generation.close()
+
+
 def test_a_capsule_with_a_run_loop_is_shown_and_not_faked(room: Room) -> None:
     text = guest_text(CONTINUE, imports="").replace(
         '(func (export "run"))', '(func (export "run") (drop (i32.const 1)) (call $more))'
@@ -215,3 +277,28 @@ def test_a_hook_does_not_run_where_it_cannot_be_put_on_record(room: Room) -> Non
     ):
         room.activator.activate(stage)
     assert room.trail.entries == []
+
+
+def test_a_hook_reads_its_own_files_and_writes_where_its_capabilities_say(room: Room) -> None:
+    imports = """
+     (import "astrid:fs/host@1.0.0" "fs-copy" (func $copy (param i32 i32 i32 i32 i32)))"""
+    data = '(data (i32.const 8192) "cwd://Capsule.tomlhome://copycwd://copy")'
+    copy = """(call $copy (i32.const 8192) (i32.const 18) (i32.const 8210) (i32.const 11) (i32.const 512))
+     (if (i32.load8_u (i32.const 512)) (then unreachable))
+     (call $copy (i32.const 8192) (i32.const 18) (i32.const 8221) (i32.const 10) (i32.const 512))
+     (if (i32.ne (i32.load8_u (i32.const 516)) (i32.const 2)) (then unreachable))"""
+    text = guest_text(CONTINUE, imports=imports, install=copy, more=data)
+    wasm = component_of(text, world_of("astrid:fs/host@1.0.0", packages=FS_COPY))
+    archive = room.folder / "copying.capsule"
+    extra = '\n[capabilities]\nfs_write = ["home://", "cwd://"]\n'
+    archive.write_bytes(archive_of(room.home, "copying", wasm, ROW, extra=extra))
+    with stage_source(room.home, DEFAULT_PRINCIPAL, archive, now=fixed_now()) as stage:
+        room.activator.activate(stage)
+        manifest = (stage.tree / "Capsule.toml").read_bytes()
+        assert sorted(path.name for path in stage.tree.iterdir()) == ["Capsule.toml", "wit"]
+    copied = room.home.principal(DEFAULT_PRINCIPAL) / "copy"
+    assert copied.read_bytes() == manifest
+    assert [(call.call, call.resource, call.error) for call in room.trail.calls] == [
+        ("fs.copy", "cwd://Capsule.toml -> home://copy", None),
+        ("fs.copy", "cwd://Capsule.toml -> cwd://copy", "capability-denied"),
+    ]
