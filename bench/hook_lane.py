@@ -18,8 +18,8 @@ from wasmtime import Instance as CoreInstance
 
 from aos_runtime.capsule.archive import Member
 from aos_runtime.capsule.capability import Capabilities
-from aos_runtime.host import Code, GuestContext, HostEngine, Instance, KvSpace
-from aos_runtime.host.assembly import open_store
+from aos_runtime.host import EdgeCode, GuestContext, HostEngine, Instance, KvSpace
+from aos_runtime.host.assembly import open_edge_store
 from aos_runtime.host.code import POST_RETURN_EXPORT, compile_component
 from aos_runtime.host.component import HOOK_EXPORT
 from aos_runtime.host.linker import Binding
@@ -77,6 +77,8 @@ def measure_times(component: bytes) -> dict[int, tuple[float, float]]:
     engine = HostEngine()
     try:
         code = compile_component(engine, component)
+        if not isinstance(code, EdgeCode):
+            raise RuntimeError("the tool does not run in the edge lane")
         instance, bare, times = Instance(code, _context()), BareGuest(code), {}
         for size in SIZES:
             payload = _request(size)
@@ -93,10 +95,10 @@ def measure_times(component: bytes) -> dict[int, tuple[float, float]]:
 class BareGuest:
     """The guest with everything that it calls in wasm, looped in wasm."""
 
-    def __init__(self, code: Code) -> None:
+    def __init__(self, code: EdgeCode) -> None:
         engine = code.engine.engine
         self._callbacks: list[object] = []
-        self._store = open_store(code, lambda: None, self._callbacks, code.engine.settings.memory_bytes)
+        self._store = open_edge_store(code, lambda: None, self._callbacks, code.engine.settings.memory_bytes)
         self._store.set_fuel(1 << 62)
         stubs = CoreInstance(self._store, Module(engine, _STUBS), []).exports(self._store)
         pairs = zip(code.interface.imports, code.bindings, strict=True)

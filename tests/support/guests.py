@@ -19,7 +19,7 @@ from wasmtime import Module, wat2wasm
 
 from aos_runtime.bus.envelope import Envelope
 from aos_runtime.capsule.capability import Capabilities
-from aos_runtime.host import Code, GuestContext, HostEngine, wit
+from aos_runtime.host import EdgeCode, GuestContext, HostEngine, wit
 from aos_runtime.host.factors import FACTORS
 from aos_runtime.names import CapsuleName, PrincipalName
 from aos_runtime.store.kv import KvCase, KvRefused
@@ -88,7 +88,7 @@ def code_of(
     text: str,
     signatures: dict[tuple[str, str], wit.Signature] | None = None,
     implemented: Sequence[str] = ("astrid-install",),
-) -> Code:
+) -> EdgeCode:
     """Code of a core module, its imports taken for the published ones unless `signatures` says otherwise."""
     module = Module(engine.engine, text)
     known = {key: published.signature for key, published in FACTORS.items()} | (signatures or {})
@@ -96,28 +96,38 @@ def code_of(
         wit.CoreImport(one.module, one.name or "", known.get((one.module, one.name or "")))
         for one in module.imports
     )
-    return Code(engine, module, wit.Interface(imports, True, tuple(implemented)))
+    return EdgeCode(engine, module, wit.Interface(imports, True, tuple(implemented)))
+
+
+def wasm_tools(arguments: Sequence[str], files: dict[str, str | bytes], *, writes: bool = False) -> bytes:
+    """Run wasm-tools on files, whose names follow the arguments; what it printed, or wrote to a file."""
+    tools = Path(sysconfig.get_path("scripts")) / "wasm-tools"
+    program = str(tools) if tools.exists() else shutil.which("wasm-tools")
+    assert program is not None, "wasm-tools is a dependency of this project"
+    with tempfile.TemporaryDirectory() as name:
+        paths = [Path(name) / file for file in files]
+        for path, content in zip(paths, files.values(), strict=True):
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        made = Path(name) / "made"
+        command = [program, *arguments, *map(str, paths), *(["-o", str(made)] if writes else [])]
+        run = subprocess.run(command, capture_output=True, check=False, timeout=60)
+        assert run.returncode == 0, run.stderr.decode()
+        return made.read_bytes() if writes else run.stdout
 
 
 @functools.cache
 def component_of(core_text: str, world: str) -> bytes:
     """A component from a core module and a WIT document with one world, made by wit-component."""
-    tools = Path(sysconfig.get_path("scripts")) / "wasm-tools"
-    program = str(tools) if tools.exists() else shutil.which("wasm-tools")
-    assert program is not None, "wasm-tools is a dependency of this project"
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "core.wasm").write_bytes(wat2wasm(core_text))
-        (folder / "world.wit").write_text(world)
-        embedded, made = folder / "embedded.wasm", folder / "component.wasm"
-        commands = (
-            ["component", "embed", str(folder / "world.wit"), str(folder / "core.wasm"), "-o", str(embedded)],
-            ["component", "new", str(embedded), "-o", str(made)],
-        )
-        for command in commands:
-            run = subprocess.run([program, *command], capture_output=True, text=True, check=False, timeout=60)
-            assert run.returncode == 0, run.stderr
-        return made.read_bytes()
+    core = bytes(wat2wasm(core_text))
+    embedded = wasm_tools(["component", "embed"], {"world.wit": world, "core.wasm": core}, writes=True)
+    return wasm_tools(["component", "new"], {"embedded.wasm": embedded}, writes=True)
+
+
+def in_component_lane(component: bytes) -> bytes:
+    """The same component with one more core module that nothing uses: no longer one for the edge lane."""
+    unused = bytes(wat2wasm('(module (func (export "unused")))'))
+    assert len(unused) < 0x80, "its size takes one byte"
+    return component + bytes((1, len(unused))) + unused
 
 
 def world_of(*interfaces: str, packages: str = "") -> str:

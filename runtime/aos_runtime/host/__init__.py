@@ -8,16 +8,19 @@ functions that a guest may call.  Nothing here knows of buses, sockets or files 
 
 from aos_runtime.host.boundary import Case, Err
 from aos_runtime.host.cache import CodeCache
-from aos_runtime.host.code import Code
+from aos_runtime.host.code import Code, ComponentCode, EdgeCode
 from aos_runtime.host.context import GuestContext, KvSpace
 from aos_runtime.host.engine import EngineSettings, HostEngine
-from aos_runtime.host.instance import HookResult, Instance
+from aos_runtime.host.instance import Instance
+from aos_runtime.host.lane import HookResult
 from aos_runtime.host.traps import GuestTrap, TrapReason
 
 __all__ = [
     "Case",
     "Code",
     "CodeCache",
+    "ComponentCode",
+    "EdgeCode",
     "EngineSettings",
     "Err",
     "GuestContext",

@@ -1,4 +1,4 @@
-"""Puts one instance together: a store with its limits, and trampoline, guest and edge linked in it."""
+"""Puts one edge guest together: a store with its limits, and trampoline, guest and edge linked in it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from wasmtime import Instance as CoreInstance
 
 from aos_runtime.host import raw
 from aos_runtime.host.boundary import Boundary
-from aos_runtime.host.code import POST_RETURN_EXPORT, Code
+from aos_runtime.host.code import POST_RETURN_EXPORT, EdgeCode
 from aos_runtime.host.component import HOOK_EXPORT
+from aos_runtime.host.lane import open_store
 from aos_runtime.host.linker import Binding
 
 _MODULES, _TABLES, _MEMORIES = 3, 8, 2
@@ -36,26 +37,23 @@ class Assembly:
     """Alive as long as the store."""
 
 
-def open_store(code: Code, check: raw.EpochCheck, callbacks: list[object], memory_bytes: int) -> Store:
-    """A store with every limit set, ready for a start function; `check` stops its guest."""
-    settings = code.engine.settings
-    store = Store(code.engine.engine)
-    raw.set_limits(
-        store,
+def open_edge_store(
+    code: EdgeCode, check: raw.EpochCheck, callbacks: list[object], memory_bytes: int
+) -> Store:
+    """A store for the three modules."""
+    return open_store(
+        code.engine,
+        check,
+        callbacks,
         memory_bytes=memory_bytes,
-        table_elements=settings.table_elements,
         instances=_MODULES,
         tables=_TABLES,
         memories=_MEMORIES,
     )
-    callbacks.append(raw.check_at_epochs(store, check))
-    store.set_epoch_deadline(1)
-    store.set_fuel(settings.fuel_per_call)
-    return store
 
 
 def assemble(
-    code: Code,
+    code: EdgeCode,
     boundary: Boundary,
     on_publish: raw.HostFunction,
     check: raw.EpochCheck,
@@ -68,7 +66,7 @@ def assemble(
     another kind than a capsule's.
     """
     callbacks: list[object] = []
-    store = open_store(code, check, callbacks, memory_bytes)
+    store = open_edge_store(code, check, callbacks, memory_bytes)
     with contextlib.ExitStack() as undo:
         undo.callback(store.close)
         assembly = _link(code, store, boundary, on_publish, callbacks)
@@ -77,7 +75,7 @@ def assemble(
 
 
 def _link(
-    code: Code,
+    code: EdgeCode,
     store: Store,
     boundary: Boundary,
     on_publish: raw.HostFunction,

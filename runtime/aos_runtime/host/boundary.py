@@ -14,10 +14,13 @@ from typing import Any
 
 from aos_runtime.host import raw, wit
 from aos_runtime.host.codecs import LOW32, Case, Err
+from aos_runtime.host.compound_values import FunctionValues
 from aos_runtime.host.context import GuestContext
 from aos_runtime.host.door import AbiViolation, GuestMemory
 from aos_runtime.host.factors import Factor
 from aos_runtime.host.functions import FunctionCodec
+from aos_runtime.host.raw_component import ComponentFunction, Destructor
+from aos_runtime.host.values import ValueCrossing
 
 __all__ = ["Boundary", "Case", "Err", "unavailable"]
 
@@ -27,11 +30,14 @@ _TRAP_MESSAGE = b"stopped by the host"
 class Boundary:
     """One instance's side of every import: its context, its memory, and what went wrong last."""
 
-    __slots__ = ("context", "fault", "has_complained", "memory")
+    __slots__ = ("context", "crossing", "fault", "has_complained", "memory")
 
     def __init__(self, context: GuestContext) -> None:
         self.context = context
         self.memory: GuestMemory | None = None
+        """The way to an edge guest's memory, once it is ready."""
+        self.crossing: ValueCrossing | None = None
+        """The way of values to a guest in the component lane, once it is ready."""
         self.fault: BaseException | None = None
         self.has_complained = False
         """Whether the guest has logged an error in this call: a panic does, running out of memory does
@@ -72,6 +78,46 @@ class Boundary:
 
         return call
 
+    def serve_values(self, codec: FunctionValues, factor: Factor) -> ComponentFunction:
+        """As `serve`, for a guest in the component lane."""
+        context, lift, lower = self.context, codec.lift_arguments, codec.lower_result
+
+        def call(
+            _environment: object,
+            _store: object,
+            _type: object,
+            arguments: int,
+            _count: int,
+            results: int,
+            _result_count: int,
+        ) -> int:
+            try:
+                crossing = self.crossing
+                if crossing is None:
+                    raise AbiViolation("the guest called the host before it was ready")
+                crossing.renew()
+                lower(crossing, results, factor(context, *lift(crossing, arguments)))
+                return 0
+            except BaseException as fault:  # noqa: BLE001 - C takes anything that escapes for success
+                self._keep(fault)
+                return raw.new_error(_TRAP_MESSAGE)
+
+        return call
+
+    def destroy(self, kind: str) -> Destructor:
+        """As `drop`, for a guest in the component lane."""
+        resources = self.context.resources
+
+        def call(_environment: object, _store: object, handle: int) -> int:
+            try:
+                resources.drop(kind, handle)
+                return 0
+            except BaseException as fault:  # noqa: BLE001 - C takes anything that escapes for success
+                self._keep(fault)
+                return raw.new_error(_TRAP_MESSAGE)
+
+        return call
+
     def drop(self, kind: str) -> raw.HostFunction:
         """The callback for the guest's drop of a handle of resource `kind`."""
         resources = self.context.resources
@@ -79,8 +125,13 @@ class Boundary:
         return self.guard(lambda address: resources.drop(kind, slots_at(address)[0] & LOW32))
 
     def _stop(self, fault: BaseException) -> int:
-        self.fault = fault
+        self._keep(fault)
         return raw.new_trap(_TRAP_MESSAGE)
+
+    def _keep(self, fault: BaseException) -> None:
+        """The first fault of a call is the cause of those around it."""
+        if self.fault is None:
+            self.fault = fault
 
     def observed(self, name: str, factor: Factor) -> Factor:
         """`factor`, with each call reported to the context's `observe`, where it has one."""

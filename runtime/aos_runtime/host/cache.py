@@ -5,8 +5,8 @@ content and its name, checked and mapped through the same open file.  Whatever i
 wasmtime, another CPU, cut off, flipped, forged, unreadable) makes it a miss: the component is compiled
 again and the file replaced.  A folder that cannot be written costs time, never a failure (case CMP-09).
 
-File `<blake3 of the component>-<fingerprint>.cwasm`: module, interface as JSON, `_FOOTER` (their sizes,
-magic), MAC. The folder belongs to the daemon alone: nothing else may write it between check and use.
+File `<blake3 of the component>-<fingerprint>.cwasm`: module or component, interface as JSON, `_FOOTER` (their
+sizes, magic), MAC. The folder belongs to the daemon alone: nothing else may write it between check and use.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from pathlib import Path
 import msgspec
 from blake3 import blake3
 from wasmtime import Module, WasmtimeError
+from wasmtime.component import Component
 
 from aos_runtime.errors import AosError, Corrupt
-from aos_runtime.host import raw, wit
-from aos_runtime.host.code import Code, compile_component
+from aos_runtime.host import wit
+from aos_runtime.host.code import Code, ComponentCode, EdgeCode, compile_component
 from aos_runtime.host.engine import HostEngine
 from aos_runtime.names import Digest
 from aos_runtime.store.files import make_private_folder, write_atomic
@@ -104,7 +105,7 @@ class CodeCache:
                 path.unlink(missing_ok=True)
 
     def _seal(self, digest: Digest, code: Code) -> bytes:
-        module, interface = bytes(code.module.serialize()), wit.encode_interface(code.interface)
+        module, interface = code.serialize(), wit.encode_interface(code.interface)
         body = b"".join((module, interface, _FOOTER.pack(len(module), len(interface), _MAGIC)))
         return body + self._mac(digest, body)
 
@@ -123,7 +124,7 @@ class CodeCache:
                 if interface_bytes is None:
                     return None
                 interface = wit.decode_interface(interface_bytes)
-                return Code(self._engine, self._map_module(handle, content), interface)
+                return self._map_code(handle, content, interface)
         except (OSError, ValueError, msgspec.MsgspecError, WasmtimeError):
             return None
 
@@ -138,12 +139,19 @@ class CodeCache:
             return None
         return bytes(content[module_size:start])
 
-    def _map_module(self, handle: int, content: memoryview) -> Module:
+    def _map_code(self, handle: int, content: memoryview, interface: wit.Interface) -> Code:
+        engine = self._engine.engine
+        is_edge = interface.memory_pages is None
         if sys.platform == "linux":
             # The same open file that was checked, whatever the name leads to by now.
-            return raw.map_module(self._engine.engine, f"/proc/self/fd/{handle}")
-        module_size = _FOOTER.unpack_from(content, len(content) - _MAC_BYTES - _FOOTER.size)[0]
-        return Module.deserialize(self._engine.engine, bytes(content[:module_size]))
+            path = f"/proc/self/fd/{handle}"
+            if is_edge:
+                return EdgeCode(self._engine, Module.deserialize_file(engine, path), interface)
+            return ComponentCode(self._engine, Component.deserialize_file(engine, path), interface)
+        size = _FOOTER.unpack_from(content, len(content) - _MAC_BYTES - _FOOTER.size)[0]
+        if is_edge:
+            return EdgeCode(self._engine, Module.deserialize(engine, bytes(content[:size])), interface)
+        return ComponentCode(self._engine, Component.deserialize(engine, bytes(content[:size])), interface)
 
 
 @contextlib.contextmanager

@@ -32,20 +32,39 @@ class Door(Protocol):
     def spend(self, size: int) -> None: ...
 
 
-class GuestMemory:
+class LiftBudget:
+    """How much one host call may still lift out of its guest."""
+
+    __slots__ = ("_budget",)
+
+    def __init__(self) -> None:
+        self._budget = LIFT_BUDGET_BYTES
+
+    def renew(self) -> None:
+        """A call begins."""
+        self._budget = LIFT_BUDGET_BYTES
+
+    def spend(self, size: int) -> None:
+        """Charge `size` bytes to this call."""
+        self._budget -= size
+        if self._budget < 0:
+            raise AbiViolation(f"one call passed more than {LIFT_BUDGET_BYTES >> 20} MiB")
+
+
+class GuestMemory(LiftBudget):
     """Checked access to one linear memory.
 
     `current` gives the memory's bytes as they are now (memory only grows and never moves); `realloc` calls
     the guest's `cabi_realloc(0, 0, align, size)` and may grow it.
     """
 
-    __slots__ = ("_budget", "_bytes", "_current", "_realloc", "allocating")
+    __slots__ = ("_bytes", "_current", "_realloc", "allocating")
 
     def __init__(self, current: Callable[[], memoryview], realloc: Callable[[int, int], int]) -> None:
+        super().__init__()
         self._current = current
         self._realloc = realloc
         self._bytes = current()
-        self._budget = LIFT_BUDGET_BYTES
         self.allocating = False
 
     def begin(self) -> None:
@@ -61,12 +80,6 @@ class GuestMemory:
             raise AbiViolation(f"one call passed more than {LIFT_BUDGET_BYTES >> 20} MiB")
         found = self._bytes[at : at + size]
         return found if len(found) == size and size else self.view(at, size)
-
-    def spend(self, size: int) -> None:
-        """Charge `size` bytes to this call."""
-        self._budget -= size
-        if self._budget < 0:
-            raise AbiViolation(f"one call passed more than {LIFT_BUDGET_BYTES >> 20} MiB")
 
     def view(self, at: int, size: int) -> memoryview:
         """The `size` bytes at `at`; both come from the guest and are not negative."""

@@ -18,17 +18,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from wasmtime import Config, Engine, FuncType, Module, ValType
 
 from aos_runtime.host import edge, raw
 from aos_runtime.host.waiting import WaitGate
 
-if TYPE_CHECKING:
-    from aos_runtime.host.instance import Instance
-
-_CODE_FORMAT = 3
+_CODE_FORMAT = 4
 """Raised when what is kept beside precompiled code changes its form, or a check before it is added."""
 _CLOSE_WAIT_S = 10.0
 
@@ -44,6 +41,12 @@ class EngineSettings:
     epoch_tick_s: float = 0.1
 
 
+class Tenant(Protocol):
+    """What lives in an engine and is closed before it: an instance."""
+
+    def close(self, *, wait_s: float) -> None: ...
+
+
 class HostEngine:
     """An engine and its running clock.  Safe to use from many threads; `close` ends it."""
 
@@ -56,7 +59,7 @@ class HostEngine:
         self.publish_type = FuncType([ValType.i32(), ValType.i32()], [ValType.i32()])
         self.interruptions = 0
         """How often `interrupt_all` was called: a call that began before the last time is stopped."""
-        self._instances: weakref.WeakSet[Instance] = weakref.WeakSet()
+        self._instances: weakref.WeakSet[Tenant] = weakref.WeakSet()
         self._instances_lock = threading.Lock()
         self._address = raw.address_of_engine(self.engine)
         self._closing = threading.Event()
@@ -73,7 +76,7 @@ class HostEngine:
         basis = (_CODE_FORMAT, version("wasmtime"), sorted(_FEATURES.items()), _cpu())
         return hashlib.blake2s(repr(basis).encode(), digest_size=8).hexdigest()
 
-    def adopt(self, instance: Instance) -> None:
+    def adopt(self, instance: Tenant) -> None:
         """Remember an instance, to be closed before the engine."""
         with self._instances_lock:
             self._instances.add(instance)
@@ -124,7 +127,7 @@ class HostEngine:
         self.engine.close()
         atexit.unregister(self.close)
 
-    def _living(self) -> list[Instance]:
+    def _living(self) -> list[Tenant]:
         with self._instances_lock:
             return list(self._instances)
 
@@ -154,7 +157,7 @@ def _make_engine() -> Engine:
     config = Config()
     for name, value in _FEATURES.items():
         setattr(config, name, value)
-    return Engine(config)
+    return Engine(raw.without_concurrency(config))
 
 
 def _cpu() -> str:

@@ -1,62 +1,36 @@
 """One guest in one store, for one (capsule, principal) for life.
 
-A hook is one C call; `publish` comes back from inside it through the window, and every other import through
-`boundary`.  An instance that has trapped is dead: drop it and make another.  A store is used by one thread
-at a time; a second one is a bug and is refused, loudly (case CMP-14).
+The lane takes arguments to the guest and back; here is what holds for a guest in any lane: its deadline, its
+fuel, and what becomes of whatever stopped it.  An instance that has trapped is dead: drop it and make
+another.  A store is used by one thread at a time; a second one is a bug and is refused, loudly (CMP-14).
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import struct
 import threading
 from collections.abc import Callable
-from ctypes import addressof, c_size_t, c_uint64, c_void_p
+from ctypes import addressof, c_uint64, c_void_p
 from typing import Literal
 
-import msgspec
 from wasmtime import Trap, WasmtimeError
 
 from aos_runtime.errors import AosError, InvalidInput, LimitExceeded
 from aos_runtime.host import raw
-from aos_runtime.host.assembly import Assembly, assemble
 from aos_runtime.host.boundary import Boundary
-from aos_runtime.host.code import Code
+from aos_runtime.host.code import Code, EdgeCode
+from aos_runtime.host.component_lane import ComponentLane
 from aos_runtime.host.context import GuestContext
-from aos_runtime.host.door import AbiViolation, GuestMemory
-from aos_runtime.host.edge import (
-    FAULTS,
-    PUBLISH_CASES,
-    PUBLISH_OK,
-    PUBLISH_UNKNOWN,
-    WINDOW_BYTES,
-    WINDOW_START,
-)
-from aos_runtime.host.factors.ipc import UNKNOWN_PREFIX
+from aos_runtime.host.door import AbiViolation
+from aos_runtime.host.edge_lane import EdgeLane
+from aos_runtime.host.lane import HookResult, Lane, Stop
 from aos_runtime.host.patience import Patience
-from aos_runtime.host.raw import call_unchecked, get_fuel, set_epoch_deadline, set_fuel
-from aos_runtime.host.stopping import classify, detail_of
+from aos_runtime.host.raw import get_fuel, set_epoch_deadline, set_fuel
+from aos_runtime.host.stopping import classify, detail_of, verdict_of
 from aos_runtime.host.traps import STOPPED_PREFIX, GuestTrap, TrapReason
 
 LIFECYCLE_TIMEOUT_S = 600.0
-_PAGE_BYTES = 65536
-_MAX_UNKNOWN_BYTES = 4096
-_HEADER = struct.Struct("<III")
-_TEXT_LENGTH = struct.Struct("<I")
-_TEXT_LENGTH_AT = 12
-_STATUS = {case: 1 + i for i, case in enumerate(PUBLISH_CASES)}
-_PUBLISH_ARGUMENTS = ctypes.c_uint32 * 8
-"""Two raw values; an `i32` is the first word of its four."""
 _ONE_TICK = c_uint64(1)
-_FOUR, _TWO, _NONE = c_size_t(4), c_size_t(2), c_size_t(0)
-
-
-class HookResult(msgspec.Struct, frozen=True, gc=False):
-    """What a hook returned.  `action` is the guest's word (`continue`, `deny`), `data` valid UTF-8."""
-
-    action: str
-    data: bytes | None
 
 
 class Instance:
@@ -83,19 +57,10 @@ class Instance:
         self._memory_limit = settings.memory_bytes if memory_bytes is None else memory_bytes
         self._fuel, self._given_fuel = c_uint64(settings.fuel_per_call), settings.fuel_per_call
         self._fuel_left = c_uint64(0)
-        self._left_pointer = _address(self._fuel_left)
-        self._words, self._trap = (c_uint64 * 8)(), c_void_p(0)
-        self._words_pointer, self._trap_pointer = _address(self._words), _address(self._trap)
-        self._realloc_words, self._realloc_trap = (c_uint64 * 8)(), c_void_p(0)
+        self._left_pointer = c_void_p(addressof(self._fuel_left))
         self._closed = False
-        self._assembly = self._assemble(code)
-        self._context = raw.context_of(self._assembly.store)
-        self._hook = raw.pointer_to_func(self._assembly.hook)
-        self._realloc_func = raw.pointer_to_func(self._assembly.realloc)
-        self._window, self._window_size = memoryview(b""), 0
-        self._refresh_window()
-        self._memory = GuestMemory(self._guest_bytes, self._realloc)
-        self._boundary.memory = self._memory
+        self._lane = self._open_lane(code)
+        self._context = raw.context_of(self._lane.store)
         code.engine.adopt(self)
 
     def hook(
@@ -110,19 +75,15 @@ class Instance:
         """
         self._enter()
         try:
-            view, payload_at = self._window, WINDOW_START + len(action)
-            end = payload_at + len(payload)
-            if end > self._window_size:
-                view = self._grow_window(end)
-            view[WINDOW_START:payload_at] = action
-            view[payload_at:end] = payload
-            self._words[0], self._words[2] = len(action), len(payload)
-            self._run(self._hook, _TWO, timeout_s, fuel)
-            return self._read_result()
+            self._arm(timeout_s, fuel)
+            return self._lane.hook(action, payload)
+        except Stop as cause:
+            verdict = self._stopped(cause)
+            raise verdict from verdict.__cause__
         finally:
             resources = self.context.resources
             if resources.opened != resources.closed and not self.context.keeps_resources:
-                resources.clear()
+                resources.sweep()
             self._lock.release()
 
     def lifecycle(
@@ -135,8 +96,7 @@ class Instance:
 
         InvalidInput `lifecycle-missing` where the author wrote none (`Code.implemented`).
         """
-        export = self._assembly.lifecycle.get(name)
-        if export is None:
+        if not self._lane.has_lifecycle(name):
             raise InvalidInput(
                 "lifecycle-missing",
                 f"the capsule has no {name} of its own",
@@ -144,7 +104,11 @@ class Instance:
             )
         self._enter()
         try:
-            self._run(raw.pointer_to_func(export), _NONE, timeout_s, None)
+            self._arm(timeout_s, None)
+            self._lane.lifecycle(name)
+        except Stop as cause:
+            verdict = self._stopped(cause)
+            raise verdict from verdict.__cause__
         finally:
             self._lock.release()
 
@@ -182,8 +146,8 @@ class Instance:
         return self._given_fuel - self._fuel_left.value
 
     def memory_bytes(self) -> int:
-        """Size of the guest's memory now."""
-        return 0 if self._closed else self._memory.size_bytes()
+        """Size of the guest's memory now; in the component lane what it started with."""
+        return 0 if self._closed else self._lane.memory_bytes()
 
     def close(self, *, wait_s: float = 0.0) -> None:
         """Free the store.  A call that is running on another thread is waited for, `wait_s` seconds.
@@ -196,21 +160,21 @@ class Instance:
             if not self._closed:
                 self._closed = self.dead = True
                 self.context.resources.clear()
-                self._window = memoryview(b"")
-                self._memory.close()
-                self._assembly.store.close()
-                self._assembly.callbacks.clear()
+                self._lane.close()
         finally:
             self._lock.release()
 
-    def _assemble(self, code: Code) -> Assembly:
+    def _open_lane(self, code: Code) -> Lane:
+        boundary, limit = self._boundary, self._memory_limit
         try:
-            guarded = self._boundary.guard(self._on_publish)
-            return assemble(code, self._boundary, guarded, self._at_epoch, memory_bytes=self._memory_limit)
-        except Trap as cause:
-            raise self._fault_verdict() or classify(cause, near_memory_limit=False) from cause
-        except WasmtimeError as cause:
-            raise self._fault_verdict() or LimitExceeded(
+            if isinstance(code, EdgeCode):
+                return EdgeLane(code, boundary, self._at_epoch, memory_bytes=limit)
+            return ComponentLane(code, boundary, self._at_epoch, memory_bytes=limit)
+        except (Trap, WasmtimeError) as cause:
+            verdict = self._fault_verdict() or verdict_of(cause)
+            if verdict is not None:
+                raise verdict from cause
+            raise LimitExceeded(
                 "instance-too-large",
                 f"cannot start the capsule: {str(cause).strip().splitlines()[0][:200]}",
                 hint="lower what the capsule's module asks for at its start",
@@ -229,8 +193,8 @@ class Instance:
             self._lock.release()
             raise GuestTrap(TrapReason.TRAP, "the instance has stopped before")
 
-    def _run(self, func: c_void_p, count: c_size_t, timeout_s: float | None, fuel: int | None) -> None:
-        """Arm deadline and fuel, call, and raise what stopped the guest."""
+    def _arm(self, timeout_s: float | None, fuel: int | None) -> None:
+        """Give the call that follows its deadline and its fuel."""
         self._boundary.has_complained = False
         self._patience.begin(timeout_s)
         context, fuel = self._context, fuel or self._engine.settings.fuel_per_call
@@ -238,9 +202,6 @@ class Instance:
             self._given_fuel, self._fuel = fuel, c_uint64(fuel)
         set_epoch_deadline(context, _ONE_TICK)
         set_fuel(context, self._fuel)
-        error = call_unchecked(context, func, self._words_pointer, count, self._trap_pointer)
-        if error or self._trap.value:
-            raise self._stopped(error)
 
     def _at_epoch(self) -> bytes | None:
         """Whether the running call must end now.  One that need not is asked again at the next tick."""
@@ -250,73 +211,11 @@ class Instance:
         self._boundary.fault = verdict
         return b"interrupted"
 
-    def _read_result(self) -> HookResult:
-        view = self._window  # a publish may have replaced it
-        action_size, has_data, data_size = _HEADER.unpack_from(view)
-        data_at = WINDOW_START + action_size
-        end = data_at + data_size
-        if end > self._window_size:
-            view = self._refresh_window()
-        try:
-            action = str(view[WINDOW_START:data_at], "utf-8")
-            if not has_data:
-                return HookResult(action, None)
-            data = bytes(view[data_at:end])
-            if not data.isascii():
-                data.decode()
-            return HookResult(action, data)
-        except UnicodeDecodeError:
-            verdict = GuestTrap(TrapReason.TRAP, "the guest returned a string that is not UTF-8")
-            raise self._dies(verdict) from None
-
-    def _on_publish(self, address: int) -> None:
-        """The edge's `publish(topic length, payload length) -> status`; both are in the window."""
-        words = _PUBLISH_ARGUMENTS.from_address(address)
-        payload_at = WINDOW_START + words[0]
-        end = payload_at + words[4]
-        view = self._window if end <= self._window_size else self._refresh_window()
-        payload = bytes(view[payload_at:end])
-        try:
-            topic = str(view[WINDOW_START:payload_at], "utf-8")
-            if not payload.isascii():
-                payload.decode()
-        except UnicodeDecodeError:
-            raise AbiViolation("the guest published a string that is not UTF-8") from None
-        refusal = self.context.publish(topic, payload)
-        words[0] = PUBLISH_OK if refusal is None else self._refuse(refusal)
-
-    def _refuse(self, refusal: str) -> int:
-        """The edge's status for an error case; the text of `unknown` goes into the window."""
-        if not refusal.startswith(UNKNOWN_PREFIX):
-            return _STATUS[refusal]
-        text = (
-            refusal.removeprefix(UNKNOWN_PREFIX)
-            .encode()[:_MAX_UNKNOWN_BYTES]
-            .decode("utf-8", "ignore")
-            .encode()
-        )
-        self._window[WINDOW_START : WINDOW_START + len(text)] = text
-        _TEXT_LENGTH.pack_into(self._window, _TEXT_LENGTH_AT, len(text))
-        return PUBLISH_UNKNOWN
-
-    def _realloc(self, align: int, size: int) -> int:
-        """The guest's `cabi_realloc(0, 0, align, size)`, from inside one of its calls."""
-        words = self._realloc_words
-        words[0] = words[2] = 0
-        words[4], words[6] = align, size
-        trap = self._realloc_trap
-        error = call_unchecked(self._context, self._realloc_func, _address(words), _FOUR, _address(trap))
-        if error or trap.value:
-            cause = raw.own_error(error) if error else raw.own_trap(trap.value or 0)
-            trap.value = None
-            raise self._verdict(cause)
-        return words[0] & 0xFFFFFFFF
-
-    def _stopped(self, error: int) -> GuestTrap:
-        """Own what the call left, free it, mark the instance dead; raises what is no trap of the guest."""
+    def _stopped(self, cause: Trap | WasmtimeError | AbiViolation) -> GuestTrap:
+        """Mark the instance dead and say why; raises what is no trap of the guest."""
         self.dead = True
-        cause = raw.own_error(error) if error else raw.own_trap(self._trap.value or 0)
-        self._trap.value = None
+        if isinstance(cause, AbiViolation):
+            return self._dies(GuestTrap(TrapReason.TRAP, str(cause)))
         try:
             return self._dies(self._verdict(cause))
         finally:
@@ -346,6 +245,8 @@ class Instance:
             return fault
         if isinstance(fault, AbiViolation):
             return GuestTrap(TrapReason.TRAP, str(fault))
+        if isinstance(fault, Trap | WasmtimeError):  # the guest's realloc, called by a callback
+            return self._own_verdict(fault)
         if not isinstance(fault, Exception):
             raise fault
         verdict = GuestTrap(TrapReason.HOST, "a host function failed", f"{type(fault).__name__}: {fault}")
@@ -353,45 +254,9 @@ class Instance:
         return verdict
 
     def _own_verdict(self, cause: Trap | WasmtimeError) -> GuestTrap:
-        """Why wasm itself stopped: the edge's reason where it has one, else the trap's."""
-        assembly = self._assembly
-        why = FAULTS.get(assembly.fault.value(assembly.store))
+        """Why wasm itself stopped: the lane's reason where it has one, else the trap's."""
+        why = self._lane.why_stopped()
         if why is not None:
             return GuestTrap(TrapReason.TRAP, why, str(cause))
-        grown = self._memory.size_bytes() * 2 >= self._memory_limit
+        grown = self._lane.memory_bytes() * 2 >= self._memory_limit
         return classify(cause, near_memory_limit=grown and not self._boundary.has_complained)
-
-    def _guest_bytes(self) -> memoryview:
-        assembly = self._assembly
-        return raw.memory_bytes(assembly.store, assembly.memory)
-
-    def _grow_window(self, end: int) -> memoryview:
-        """The window, large enough for `end` bytes."""
-        if end > WINDOW_BYTES:
-            raise _payload_too_large(WINDOW_BYTES, end)
-        assembly = self._assembly
-        missing = -(-end // _PAGE_BYTES) - assembly.window.size(assembly.store)
-        if missing > 0:
-            try:
-                assembly.window.grow(assembly.store, missing)
-            except WasmtimeError as error:
-                raise _payload_too_large(self._memory_limit, end) from error
-        return self._refresh_window()
-
-    def _refresh_window(self) -> memoryview:
-        assembly = self._assembly
-        self._window = raw.memory_bytes(assembly.store, assembly.window)
-        self._window_size = len(self._window)
-        return self._window
-
-
-def _payload_too_large(limit_bytes: int, size_bytes: int) -> LimitExceeded:
-    return LimitExceeded(
-        "hook-payload",
-        f"a hook takes at most {limit_bytes} bytes, and was given {size_bytes}",
-        hint="send less",
-    )
-
-
-def _address(value: object) -> c_void_p:
-    return c_void_p(addressof(value))  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
-"""Decides what stands behind each import of a capsule's core module.
+"""Decides what stands behind each import of a capsule, in either lane.
 
-Decided once per component, from names and types alone; `Instance` turns the decision into callbacks.  A
+Decided once per component, from names and types alone; the lanes turn the decision into callbacks.  A
 published interface must have the shape that was published (case CMP-01); an `astrid:*` function that is not
 built answers `unknown`; anything else does not load.
 """
@@ -15,14 +15,13 @@ from wasmtime import FuncType, ImportType, ValType
 from aos_runtime.errors import InvalidInput, LimitExceeded
 from aos_runtime.host import wit
 from aos_runtime.host.boundary import unavailable
-from aos_runtime.host.component import refused_import
+from aos_runtime.host.compound_values import FunctionValues
 from aos_runtime.host.factors import FACTORS, Factor
 from aos_runtime.host.functions import FunctionCodec
 
 MAX_IMPORTS = 1000
 """All published interfaces together have about a hundred functions; each one costs every instance."""
 
-_DROP_PREFIX = "[resource-drop]"
 _PUBLISH = ("astrid:ipc/host@1.0.0", "publish")
 LOG = ("astrid:sys/host@1.0.0", "log")
 
@@ -44,41 +43,65 @@ class Binding:
     """The function's name in its interface."""
 
 
-def match_imports(
-    imports: Sequence[ImportType], known: Mapping[tuple[str, str], wit.Signature]
-) -> tuple[wit.CoreImport, ...]:
-    """Give each import of the core module its interface type.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentBinding:
+    """One import of a whole component: a function, or, without codec, a resource type."""
 
-    InvalidInput `import-wasi`, `import-unknown` or `import-shape` names the first that cannot be served,
+    interface: str
+    name: str
+    codec: FunctionValues | None = None
+    factor: Factor | None = None
+    is_log: bool = False
+    is_publish: bool = False
+
+
+def check_imports(known: Mapping[tuple[str, str], wit.Signature]) -> None:
+    """InvalidInput `import-shape` names the first function of another shape than the published one,
     LimitExceeded `import-too-many` past MAX_IMPORTS.
     """
-    if len(imports) > MAX_IMPORTS:
+    if len(known) > MAX_IMPORTS:
         raise LimitExceeded(
             "import-too-many",
-            f"the capsule imports {len(imports)} functions, and may import {MAX_IMPORTS}",
+            f"the capsule imports {len(known)} functions, and may import {MAX_IMPORTS}",
             hint="build the capsule with a released astrid-sdk",
         )
-    return tuple(_match_import(item, known) for item in imports)
+    for key, signature in known.items():
+        published = FACTORS.get(key)
+        if published is not None and published.signature != signature:
+            raise _misshapen("::".join(key))
 
 
-def _match_import(item: ImportType, known: Mapping[tuple[str, str], wit.Signature]) -> wit.CoreImport:
-    module, name = item.module, item.name or ""
-    if not module.startswith("astrid:"):
-        raise refused_import(module, name)
-    core = item.type
-    if name.startswith(_DROP_PREFIX):
-        return wit.CoreImport(module, name, None)
+def match_imports(
+    imports: Sequence[ImportType], known: Mapping[tuple[str, str], wit.Signature]
+) -> tuple[wit.CoreImport, ...] | None:
+    """Give each import of the core module its interface type; None where one is not what its name says."""
+    if len(imports) > MAX_IMPORTS:
+        return None
+    matched = [_match_import(item, known) for item in imports]
+    return tuple(one for one in matched if one is not None) if None not in matched else None
+
+
+def _match_import(item: ImportType, known: Mapping[tuple[str, str], wit.Signature]) -> wit.CoreImport | None:
+    module, name, core = item.module, item.name or "", item.type
+    if name.startswith(wit.RESOURCE_DROP) and module.startswith("astrid:"):
+        drop = _shape(core) if isinstance(core, FuncType) else None
+        return wit.CoreImport(module, name, None) if drop == (("i32",), ()) else None
     signature = known.get((module, name))
     if signature is None or not isinstance(core, FuncType):
-        raise refused_import(module, name)
-    published = FACTORS.get((module, name))
+        return None
     codec = FunctionCodec(signature)
-    if (published is not None and published.signature != signature) or _shape(core) != (
-        codec.core_params,
-        codec.core_results,
-    ):
-        raise _misshapen(f"{module}::{name}")
+    if _shape(core) != (codec.core_params, codec.core_results):
+        return None
     return wit.CoreImport(module, name, signature)
+
+
+def component_imports(
+    known: Mapping[tuple[str, str], wit.Signature], resources: Sequence[tuple[str, str]]
+) -> tuple[wit.CoreImport, ...]:
+    """The imports of a whole component: its resource types, then its functions, interface by interface."""
+    types = [wit.CoreImport(interface, wit.RESOURCE_DROP + name, None) for interface, name in resources]
+    functions = [wit.CoreImport(*key, signature) for key, signature in known.items()]
+    return tuple(sorted((*types, *functions), key=lambda one: one.module))
 
 
 def bind(imports: Sequence[wit.CoreImport]) -> tuple[Binding, ...]:
@@ -88,19 +111,42 @@ def bind(imports: Sequence[wit.CoreImport]) -> tuple[Binding, ...]:
 
 def _bind(item: wit.CoreImport) -> Binding:
     if item.signature is None:
-        return Binding(kind=_core_type(("i32",), ()), drops=item.name.removeprefix(_DROP_PREFIX))
+        return Binding(kind=_core_type(("i32",), ()), drops=item.name.removeprefix(wit.RESOURCE_DROP))
     key = (item.module, item.name)
     if key == _PUBLISH:
         return Binding(kind=None)
     codec = FunctionCodec(item.signature)
-    published = FACTORS.get(key)
     return Binding(
         kind=_core_type(codec.core_params, codec.core_results),
         codec=codec,
-        factor=published.run if published is not None else unavailable(item.path, item.signature.result),
+        factor=_factor(item, item.signature),
         is_log=key == LOG,
         name=item.name,
     )
+
+
+def bind_component(imports: Sequence[wit.CoreImport]) -> tuple[ComponentBinding, ...]:
+    """As `bind`, for a whole component."""
+    return tuple(_bind_component(item) for item in imports)
+
+
+def _bind_component(item: wit.CoreImport) -> ComponentBinding:
+    if item.signature is None:
+        return ComponentBinding(interface=item.module, name=item.name.removeprefix(wit.RESOURCE_DROP))
+    key = (item.module, item.name)
+    return ComponentBinding(
+        interface=item.module,
+        name=item.name,
+        codec=FunctionValues(item.signature),
+        factor=_factor(item, item.signature),
+        is_log=key == LOG,
+        is_publish=key == _PUBLISH,
+    )
+
+
+def _factor(item: wit.CoreImport, signature: wit.Signature) -> Factor:
+    published = FACTORS.get((item.module, item.name))
+    return published.run if published is not None else unavailable(item.path, signature.result)
 
 
 def _core_type(params: Sequence[str], results: Sequence[str]) -> FuncType:

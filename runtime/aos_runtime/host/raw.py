@@ -14,7 +14,7 @@ from collections.abc import Callable
 from ctypes import addressof, byref, c_size_t, c_uint8, c_uint64, c_void_p
 from typing import Any
 
-from wasmtime import Engine, Func, FuncType, Memory, Module, Store, Trap, WasmtimeError
+from wasmtime import Config, Engine, Func, FuncType, Memory, Store, Trap, WasmtimeError
 from wasmtime import _bindings as bindings
 from wasmtime import _ffi as ffi
 
@@ -57,6 +57,16 @@ _increment_epoch.restype = None
 _increment_epoch.argtypes = [c_void_p]
 
 
+def without_concurrency(config: Config) -> Config:
+    """Turn off the component model's tasks, which nothing here uses.
+
+    With them wasmtime 50.0.1 stops any guest that passes a host function two borrowed handles.
+    """
+    bindings.wasmtime_config_wasm_component_model_async_set(config.ptr(), False)
+    bindings.wasmtime_config_concurrency_support_set(config.ptr(), False)
+    return config
+
+
 def context_of(store: Store) -> c_void_p:
     """The store's context, as an argument for the calls above; good while the store lives."""
     return c_void_p(addressof(store._context().contents))
@@ -92,7 +102,7 @@ def check_at_epochs(store: Store, check: EpochCheck) -> object:
     def call(_context: object, _data: object, delta: int, kind: int) -> int:
         stop = check()
         if stop is not None:
-            return int(_new_error(stop))
+            return new_error(stop)
         c_uint64.from_address(delta).value = 1
         c_uint8.from_address(kind).value = _CONTINUE
         return 0
@@ -116,6 +126,11 @@ def new_trap(message: bytes) -> int:
     return int(_new_trap(message, len(message)))
 
 
+def new_error(message: bytes) -> int:
+    """The address of a new error, for a callback to return; wasmtime frees it."""
+    return int(_new_error(message))
+
+
 def own_error(address: int) -> WasmtimeError:
     """Take ownership of an error that a call returned."""
     return WasmtimeError._from_ptr(ctypes.cast(c_void_p(address), ctypes.POINTER(ffi.wasmtime_error_t)))
@@ -136,11 +151,6 @@ def address_of_engine(engine: Engine) -> int:
     address = ctypes.cast(engine.ptr(), c_void_p).value
     assert address is not None
     return address
-
-
-def map_module(engine: Engine, path: str) -> Module:
-    """Map precompiled code.  The file must have been checked: wasmtime runs whatever it holds."""
-    return Module.deserialize_file(engine, path)
 
 
 def set_limits(

@@ -31,12 +31,14 @@ class Resource(Protocol):
 class ResourceTable:
     """Handles of one instance.  `opened` and `closed` count over its life; `live` is their difference."""
 
-    __slots__ = ("_entries", "_free", "_next", "closed", "limit", "opened")
+    __slots__ = ("_entries", "_free", "_next", "closed", "leaked", "limit", "opened")
 
     def __init__(self, limit: int = MAX_HANDLES) -> None:
         self.limit = limit
         self.opened = 0
         self.closed = 0
+        self.leaked = 0
+        """Closed because a hook ended whose guest had not dropped them."""
         self._entries: dict[int, tuple[str, Resource]] = {}
         self._free: deque[int] = deque()
         """Handles given back, the longest unused first: one that was just dropped is not soon another."""
@@ -61,6 +63,10 @@ class ResourceTable:
         self._entries[handle] = (kind, resource)
         self.opened += 1
         return handle
+
+    def kind_of(self, handle: int) -> str:
+        """The WIT name of what a live handle stands for.  KeyError where there is none."""
+        return self._entries[handle][0]
 
     def get(self, kind: str, handle: int) -> Resource | None:
         """What a borrowed handle stands for; None where the guest has no such handle any more.
@@ -88,6 +94,11 @@ class ResourceTable:
         resource = self.take(kind, handle)
         if resource is not None:
             resource.close()
+
+    def sweep(self) -> None:
+        """A hook has ended: close what its guest has not dropped, and count that."""
+        self.leaked += len(self._entries)
+        self.clear()
 
     def clear(self) -> None:
         """Close everything that is left."""

@@ -18,11 +18,33 @@ _WORDS = {
     TrapCode.UNREACHABLE: "it panicked or aborted",
 }
 _DETAIL_MAX_CHARACTERS = 16_384
+_TRAP_MARK = "wasm trap: "
+_CODES = {
+    "call stack exhausted": TrapCode.STACK_OVERFLOW,
+    "out of bounds memory access": TrapCode.MEMORY_OUT_OF_BOUNDS,
+    "undefined element: out of bounds table access": TrapCode.TABLE_OUT_OF_BOUNDS,
+    "uninitialized element": TrapCode.INDIRECT_CALL_TO_NULL,
+    "indirect call type mismatch": TrapCode.BAD_SIGNATURE,
+    "integer overflow": TrapCode.INTEGER_OVERFLOW,
+    "integer divide by zero": TrapCode.INTEGER_DIVISION_BY_ZERO,
+    "invalid conversion to integer": TrapCode.BAD_CONVERSION_TO_INTEGER,
+    "wasm `unreachable` instruction executed": TrapCode.UNREACHABLE,
+    "all fuel consumed by WebAssembly": TrapCode.OUT_OF_FUEL,
+    "allocation size too large": TrapCode.ALLOCATION_TOO_LARGE,
+}
+"""How wasmtime spells a trap in an error, which is how it comes out of a component."""
 
 
 def detail_of(cause: Trap | WasmtimeError) -> str:
     """Everything wasmtime said, bounded."""
     return str(cause)[:_DETAIL_MAX_CHARACTERS]
+
+
+def verdict_of(cause: Trap | WasmtimeError) -> GuestTrap | None:
+    """The trap, for what may be no trap at all: a guest that could not be started."""
+    if isinstance(cause, Trap) or _TRAP_MARK in str(cause):
+        return classify(cause, near_memory_limit=False)
+    return None
 
 
 def classify(cause: Trap | WasmtimeError, *, near_memory_limit: bool) -> GuestTrap:
@@ -31,7 +53,7 @@ def classify(cause: Trap | WasmtimeError, *, near_memory_limit: bool) -> GuestTr
     A Rust guest that gets no memory aborts without a word, so an abort `near_memory_limit` is taken for that.
     """
     detail = detail_of(cause)
-    code = cause.trap_code if isinstance(cause, Trap) else None
+    code = cause.trap_code if isinstance(cause, Trap) else _spelled_code(str(cause))
     if code is TrapCode.OUT_OF_FUEL:
         return GuestTrap(TrapReason.FUEL, "it ran more instructions than one call may", detail)
     if code is TrapCode.UNREACHABLE and near_memory_limit:
@@ -40,3 +62,8 @@ def classify(cause: Trap | WasmtimeError, *, near_memory_limit: bool) -> GuestTr
         return GuestTrap(TrapReason.MEMORY, "it asked for too much memory", detail)
     words = _WORDS.get(code) if code is not None else None
     return GuestTrap(TrapReason.TRAP, words or "it was stopped", detail)
+
+
+def _spelled_code(text: str) -> TrapCode | None:
+    _, mark, trap = text.rpartition(_TRAP_MARK)
+    return _CODES.get(trap.splitlines()[0].strip()) if mark and trap else None

@@ -104,7 +104,7 @@ class Signature(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CoreImport(msgspec.Struct, frozen=True, array_like=True):
-    """One import of the core module, in the module's order.  No signature: the drop of a resource."""
+    """One imported function.  No signature: a resource, under the name of its drop."""
 
     module: str
     name: str
@@ -117,12 +117,17 @@ class CoreImport(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Interface(msgspec.Struct, frozen=True, array_like=True):
-    """What must be known of a component to run its core module without it."""
+    """What must be known of a component beside its code.
+
+    `memory_pages` None: it runs in the edge lane, and `imports` are those of its core module; else in the
+    component lane, with what each memory of its modules starts with, and `imports` are the component's.
+    """
 
     imports: tuple[CoreImport, ...]
     has_post_return: bool
     implemented: tuple[str, ...]
     """Which of `run`, `astrid-install`, `astrid-upgrade` do something (capsule.wasm.implemented_exports)."""
+    memory_pages: tuple[int, ...] | None = None
 
 
 def encode_interface(interface: Interface) -> bytes:
@@ -149,6 +154,10 @@ IPC_ERROR = Variant(
         ("unknown", STRING),
     )
 )
+RESOURCE_DROP = "[resource-drop]"
+"""What the name of a resource's drop starts with."""
+LIFECYCLE = Signature((), None)
+"""`run`, `astrid-install` and `astrid-upgrade` of `astrid:guest@1.0.0`."""
 PUBLISH = Signature((("topic", STRING), ("payload", STRING)), Result(None, IPC_ERROR))
 """`astrid:ipc/host@1.0.0` `publish`: the one import that the edge serves."""
 HOOK = Signature(
