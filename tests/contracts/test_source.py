@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grimp
+
 ROOT = Path(__file__).resolve().parents[2]
 MODULE_MAX_LINES = 400
 BROAD_HANDLER_PLACES = {
@@ -142,3 +144,48 @@ def _raises_again(handler: ast.ExceptHandler) -> bool:
 def _text(path: Path) -> str:
     data = path.read_bytes()
     return "" if b"\0" in data[:4096] else data.decode("utf-8", errors="replace")
+
+
+STOCK_CONVERSION = {
+    "LinkerInstance",
+    "Linker",
+    "ResourceAny",
+    "ResourceHost",
+    "convert_to_c",
+    "convert_from_c",
+}
+
+
+def test_values_cross_to_components_by_our_own_codecs_only() -> None:
+    """The binding's own conversion shares state between threads and cannot return some errors (ADR 0014)."""
+    found = {
+        f"{path.name}: {node.attr}"
+        for path in product_modules()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr in STOCK_CONVERSION and _is_of_wasmtime(node.value)
+    }
+    imported = {
+        f"{path.name}: {alias.name}"
+        for path in product_modules()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("wasmtime.component")
+        for alias in node.names
+        if alias.name != "Component"
+    }
+    assert found | imported == set()
+
+
+def _is_of_wasmtime(value: ast.expr) -> bool:
+    return not (isinstance(value, ast.Name) and value.id == "raw_component")
+
+
+def test_no_two_modules_of_the_host_need_each_other() -> None:
+    graph = grimp.build_graph("aos_runtime")
+    modules = graph.find_descendants("aos_runtime.host")
+    circles = {
+        (importer, imported)
+        for importer in modules
+        for imported in graph.find_modules_directly_imported_by(importer) & modules
+        if graph.chain_exists(importer=imported, imported=importer)
+    }
+    assert circles == set()

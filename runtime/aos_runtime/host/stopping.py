@@ -33,6 +33,18 @@ _CODES = {
     "allocation size too large": TrapCode.ALLOCATION_TOO_LARGE,
 }
 """How wasmtime spells a trap in an error, which is how it comes out of a component."""
+_CAUSE_MARK = "Caused by:"
+_LIES = (
+    ("out of bounds", "the guest gave a pointer outside its memory"),
+    ("beyond end of memory", "the guest gave a pointer outside its memory"),
+    ("not aligned", "the guest gave a misaligned pointer"),
+    ("invalid utf-8", "the guest passed a string that is not UTF-8"),
+    ("out of range", "the guest passed a variant with an unknown case"),
+    ("cannot leave component instance", "the guest called the host while the host was allocating"),
+    ("hostcalls has been exhausted", "one call passed more data than can be taken"),
+    ("unknown handle index", "the guest passed a handle that it does not have"),
+)
+"""What wasmtime says of a guest that breaks the canonical ABI, and what the edge lane says of it."""
 
 
 def detail_of(cause: Trap | WasmtimeError) -> str:
@@ -60,10 +72,15 @@ def classify(cause: Trap | WasmtimeError, *, near_memory_limit: bool) -> GuestTr
         return GuestTrap(TrapReason.MEMORY, "it ran out of memory", detail)
     if code is TrapCode.ALLOCATION_TOO_LARGE:
         return GuestTrap(TrapReason.MEMORY, "it asked for too much memory", detail)
-    words = _WORDS.get(code) if code is not None else None
+    words = _WORDS.get(code) if code is not None else _lie(str(cause))
     return GuestTrap(TrapReason.TRAP, words or "it was stopped", detail)
 
 
 def _spelled_code(text: str) -> TrapCode | None:
     _, mark, trap = text.rpartition(_TRAP_MARK)
     return _CODES.get(trap.splitlines()[0].strip()) if mark and trap else None
+
+
+def _lie(text: str) -> str | None:
+    _, mark, why = text.rpartition(_CAUSE_MARK)
+    return next((words for part, words in _LIES if mark and part in why), None)

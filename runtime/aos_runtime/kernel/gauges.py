@@ -14,7 +14,8 @@ from aos_runtime.kernel.views import View
 def gauges(views: Iterable[View], process: Mapping[str, object], now_ns: int) -> dict[str, object]:
     """`latency` counts invocations by the upper bounds `latency_bounds_us`, one more than those.
 
-    `now_ns` is a monotonic time; memory is in bytes, null where no handler of the capsule has run yet.
+    `handles_leaked` counts those that a hook left behind and the host has closed.  `now_ns` is a monotonic
+    time; memory is in bytes, null where no handler of the capsule has run yet.
     """
     rows = [row for view in sorted(views, key=lambda one: one.principal) for row in _rows(view)]
     bounds = [bound // 1000 for bound in LATENCY_BOUNDS_NS]
@@ -24,6 +25,7 @@ def gauges(views: Iterable[View], process: Mapping[str, object], now_ns: int) ->
 def _rows(view: View) -> Iterable[dict[str, object]]:
     for resident in view.residents.values():
         actor = resident.actor
+        resources = actor.generation.context.resources
         yield {
             "principal": view.principal,
             "capsule": resident.name,
@@ -33,5 +35,7 @@ def _rows(view: View) -> Iterable[dict[str, object]]:
             "queue_peak": actor.mailbox.peak,
             "drops": actor.mailbox.drops,
             "memory_bytes": actor.meter.memory_bytes,
+            "handles": resources.live,
+            "handles_leaked": resources.leaked,
             "latency": list(actor.meter.latency),
         }

@@ -53,6 +53,8 @@ def test_the_gauges_of_a_capsule() -> None:
         "queue_peak": 3,
         "drops": 0,
         "memory_bytes": 65536,
+        "handles": 0,
+        "handles_leaked": 0,
     }
     assert (second["capsule"], second["calls"], second["memory_bytes"]) == ("b", 0, None)
     assert (reading["process"], reading["monotonic_ns"]) == ({"pid": 7}, 42)

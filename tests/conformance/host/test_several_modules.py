@@ -1,0 +1,109 @@
+"""Capsules that are made of several core modules, or hold a component: they run like any other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from blake3 import blake3
+from wasmtime import wat2wasm
+
+from aos_runtime.errors import LimitExceeded
+from aos_runtime.host import (
+    CodeCache,
+    ComponentCode,
+    EngineSettings,
+    GuestTrap,
+    HookResult,
+    HostEngine,
+    Instance,
+)
+from aos_runtime.host.code import compile_component
+from aos_runtime.names import Digest
+from tests.support.guests import Recorder
+from tests.support.several_modules import NESTED, TWO_MODULES
+
+FORMS = {"two modules": TWO_MODULES, "nested": NESTED}
+
+
+@pytest.fixture(params=FORMS, ids=str)
+def component(request: pytest.FixtureRequest) -> bytes:
+    return bytes(wat2wasm(FORMS[request.param]))
+
+
+def test_it_runs_and_publishes(engine: HostEngine, component: bytes) -> None:
+    recorder = Recorder()
+    code = compile_component(engine, component)
+    assert isinstance(code, ComponentCode) and code.implemented == {"astrid-install"}
+    instance = Instance(code, recorder.context())
+    for _ in range(3):
+        assert instance.hook(b"act", b'"abcd"') == HookResult("act", b'"ab')
+    assert recorder.published == [("topic", b'"abcd"')] * 3
+    recorder.answers = lambda _topic, _payload: "unknown:nobody is here"
+    assert instance.hook(b"act", b"{}").data is None
+    instance.lifecycle("astrid-install")
+    assert recorder.published[-1] == ("topic", b"")
+    instance.close()
+
+
+def test_its_precompiled_code_is_mapped(engine: HostEngine, component: bytes, tmp_path: Path) -> None:
+    digest = Digest(blake3(component).hexdigest())
+    compiled = CodeCache(engine, tmp_path, b"c" * 32).precompile(digest, component)
+    mapped = CodeCache(engine, tmp_path, b"c" * 32).load(digest, _never)
+    assert isinstance(mapped, ComponentCode) and mapped.interface == compiled.interface
+    instance = Instance(mapped, Recorder().context())
+    assert instance.hook(b"act", b"{}").action == "act"
+    instance.close()
+
+
+@pytest.mark.parametrize("at", [0, 100, -1, -40, -50])
+def test_its_precompiled_code_counts_only_whole(
+    engine: HostEngine, component: bytes, tmp_path: Path, at: int
+) -> None:
+    digest = Digest(blake3(component).hexdigest())
+    CodeCache(engine, tmp_path, b"c" * 32).precompile(digest, component)
+    [path] = tmp_path.glob("*.cwasm")
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+    asked: list[bool] = []
+
+    def give() -> bytes:
+        asked.append(True)
+        return component
+
+    CodeCache(engine, tmp_path, b"c" * 32).load(digest, give)
+    assert asked == [True]
+
+
+def test_one_that_starts_too_large_does_not_start(component: bytes) -> None:
+    small = HostEngine(EngineSettings(memory_bytes=1 << 16))
+    try:
+        with pytest.raises(LimitExceeded) as caught:
+            Instance(compile_component(small, component), Recorder().context())
+        assert caught.value.code == "instance-too-large"
+    finally:
+        small.close()
+
+
+def test_several_memories_share_the_limit(engine: HostEngine) -> None:
+    """Two memories in 16 MiB: each may grow to 8 MiB."""
+    grow = (
+        '(func (export "grow") (if (i32.eq (memory.grow (i32.const 120)) (i32.const -1)) (then unreachable)))'
+    )
+    text = TWO_MODULES.replace(
+        "(core instance $library",
+        f"(core module $other (memory 1) {grow}) (core instance $other (instantiate $other))"
+        " (core instance $library",
+        1,
+    ).replace('(canon lift (core func $program "install"))', '(canon lift (core func $other "grow"))')
+    code = compile_component(engine, bytes(wat2wasm(text)))
+    assert code.interface.memory_pages == (2, 1)
+    instance = Instance(code, Recorder().context())
+    instance.lifecycle("astrid-install")
+    with pytest.raises(GuestTrap):
+        instance.lifecycle("astrid-install")
+
+
+def _never() -> bytes:
+    raise AssertionError("compiled again")
