@@ -20,6 +20,7 @@ from aos_runtime.host.files import Files
 from aos_runtime.host.resources import ResourceTable
 from aos_runtime.host.waiting import WaitGate
 from aos_runtime.names import CapsuleName, PrincipalName
+from aos_runtime.network import NetworkDoor
 from aos_runtime.store.kv import KvSpace
 
 __all__ = ["Binding", "ElicitQuestion", "GuestContext", "Inflow", "KvSpace"]
@@ -138,6 +139,8 @@ class GuestContext:
     """The answer of whoever installs (a tuple for an array); None outside of a lifecycle hook."""
     has_secret: Callable[[str], bool] | None = None
     """Whether a secret is kept under a key; None: none is."""
+    network: NetworkDoor | None = None
+    """What it reaches outside; None: nothing, whatever its manifest lists."""
     current: Envelope | None = None
     """The invocation being served, or the message that a run loop received last; None outside of both."""
     is_loop: bool = False

@@ -7,6 +7,7 @@ blocks; who must wait waits for the `source` of the end, and so sees every inter
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from aos_runtime.host.readiness import Source
@@ -62,6 +63,32 @@ class Pollable:
 
     def __init__(self, source: Source) -> None:
         self.source = source
+
+    def close(self) -> None:
+        return None
+
+
+class LentInput:
+    """The input end of something that lives on: letting go of it closes nothing."""
+
+    __slots__ = ("_end", "read", "source")
+
+    def __init__(self, end: InputEnd) -> None:
+        self._end = end
+        self.read, self.source = end.read, end.source
+
+    def close(self) -> None:
+        return None
+
+
+class LentOutput:
+    """The output end of something that lives on: letting go of it closes nothing."""
+
+    __slots__ = ("_end", "flush", "permit", "source", "write")
+
+    def __init__(self, end: OutputEnd, source: Callable[[], Source]) -> None:
+        self._end = end
+        self.permit, self.write, self.flush, self.source = end.permit, end.write, end.flush, source
 
     def close(self) -> None:
         return None
