@@ -10,15 +10,20 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from aos_runtime.errors import InvalidInput, Issue, Unavailable
 from aos_runtime.home import Home
+from aos_runtime.names import parse_capsule_name
 
 MAX_CONFIG_BYTES = 1024 * 1024
 LOG_LEVELS = ("trace", "debug", "info", "warn", "error")
 MIB = 1024 * 1024
+MAX_PORT = 65_535
+
+_ENDPOINT = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):(\*|[0-9]{1,5})\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +38,16 @@ class Settings:
     log_level: str = "info"
     audit_entries: int = 1_000_000
     audit_bytes: int = 1024 * MIB
+    local_egress: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By capsule: the `host:port` (or `host:*`) on this machine and its networks that it may reach."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Key:
     field: str
     check: Callable[[object], str | None]
+    read: Callable[[Any], object] = lambda value: value
+    """The setting that a checked value is."""
 
 
 def _number(low: int, high: int) -> Callable[[object], str | None]:
@@ -54,6 +63,29 @@ def _level(value: object) -> str | None:
     return None if value in LOG_LEVELS else f"must be one of {', '.join(LOG_LEVELS)}"
 
 
+def _endpoints(value: object) -> str | None:
+    """A table of lists of `host:port`, by the name of a capsule."""
+    if not isinstance(value, dict):
+        return 'must be a table of lists, such as fetcher = ["127.0.0.1:8080"]'
+    for capsule, entries in value.items():
+        try:
+            parse_capsule_name(capsule)
+        except InvalidInput:
+            return f"names no capsule: {capsule[:80]!r}"
+        if not isinstance(entries, list) or not all(isinstance(e, str) and _is_endpoint(e) for e in entries):
+            return f"has something else than a list of host:port or host:* for {capsule}"
+    return None
+
+
+def _frozen(value: dict[str, list[str]]) -> dict[str, tuple[str, ...]]:
+    return {capsule: tuple(entries) for capsule, entries in value.items()}
+
+
+def _is_endpoint(entry: str) -> bool:
+    found = _ENDPOINT.match(entry)
+    return found is not None and (found[1] == "*" or 0 < int(found[1]) <= MAX_PORT)
+
+
 KEYS: Mapping[tuple[str, str], _Key] = {
     ("timeouts", "daemon_ready_secs"): _Key(field="daemon_ready_s", check=_number(1, 600)),
     ("timeouts", "daemon_shutdown_secs"): _Key(field="daemon_shutdown_s", check=_number(1, 600)),
@@ -63,6 +95,7 @@ KEYS: Mapping[tuple[str, str], _Key] = {
     ("audit", "max_entries"): _Key(field="audit_entries", check=_number(10_000, 100_000_000)),
     ("audit", "max_bytes"): _Key(field="audit_bytes", check=_number(16 * MIB, 1024 * 1024 * MIB)),
     ("logging", "level"): _Key(field="log_level", check=_level),
+    ("security", "capsule_local_egress"): _Key(field="local_egress", check=_endpoints, read=_frozen),
 }
 """Every setting that has an effect: `[section] key`."""
 
@@ -78,7 +111,7 @@ def parse_settings(data: bytes, file: str) -> Settings:
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise _syntax(file, str(error)) from error
     issues: list[Issue] = []
-    fields: dict[str, float | int | str] = {}
+    fields: dict[str, object] = {}
     for section, body in value.items():
         if not isinstance(body, dict):
             issues.append(_unsupported(file, text, "", section))
@@ -95,7 +128,7 @@ def parse_settings(data: bytes, file: str) -> Settings:
                     )
                 )
             else:
-                fields[known.field] = item
+                fields[known.field] = known.read(item)
         if not body and section not in {name for name, _ in KEYS}:
             issues.append(_unsupported(file, text, section, ""))
     if issues:

@@ -30,6 +30,7 @@ def test_every_setting_is_read() -> None:
         "[timeouts]\ndaemon_ready_secs = 7\ndaemon_shutdown_secs = 8\ncall_secs = 9\n"
         "[limits]\nmemory_bytes = 33554432\nfuel_per_call = 1000000\n"
         '[logging]\nlevel = "debug"\n'
+        '[security.capsule_local_egress]\nfetcher = ["127.0.0.1:8080", "[::1]:*"]\nother = []\n'
     )
     assert parse_settings(text.encode(), "config.toml") == Settings(
         daemon_ready_s=7,
@@ -38,6 +39,7 @@ def test_every_setting_is_read() -> None:
         memory_bytes=32 * 1024 * 1024,
         fuel_per_call=1_000_000,
         log_level="debug",
+        local_egress={"fetcher": ("127.0.0.1:8080", "[::1]:*"), "other": ()},
     )
     assert {key.field for key in KEYS.values()} == {field.name for field in dataclasses.fields(Settings)}
 
@@ -89,6 +91,28 @@ def test_the_line_is_found_in_every_spelling(text: str, line: int | None) -> Non
 )
 def test_a_value_out_of_range_says_the_range(text: str, key: str, range_text: str) -> None:
     assert _issues(text) == [f"config.toml:2: `{key}` must be {range_text}"]
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("true", 'must be a table of lists, such as fetcher = ["127.0.0.1:8080"]'),
+        ('["127.0.0.1:8080"]', 'must be a table of lists, such as fetcher = ["127.0.0.1:8080"]'),
+        ('{ "Bad Name" = [] }', "names no capsule: 'Bad Name'"),
+        ('{ a = "127.0.0.1:8080" }', "has something else than a list of host:port or host:* for a"),
+        ("{ a = [8080] }", "has something else than a list of host:port or host:* for a"),
+        ('{ a = ["127.0.0.1"] }', "has something else than a list of host:port or host:* for a"),
+        ('{ a = ["*:*"] }', "has something else than a list of host:port or host:* for a"),
+        ('{ a = ["b:0"] }', "has something else than a list of host:port or host:* for a"),
+        ('{ a = ["b:65536"] }', "has something else than a list of host:port or host:* for a"),
+        ('{ a = ["http://b:80"] }', "has something else than a list of host:port or host:* for a"),
+    ],
+)
+def test_sec_09_an_exemption_that_would_open_nothing_or_everything_is_an_error(
+    value: str, problem: str
+) -> None:
+    text = f"[security]\ncapsule_local_egress = {value}\n"
+    assert _issues(text) == [f"config.toml:2: `security.capsule_local_egress` {problem}"]
 
 
 def test_a_syntax_error_has_its_place() -> None:

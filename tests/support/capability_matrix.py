@@ -15,24 +15,27 @@ from typing import Any
 
 from aos_runtime.bus.envelope import Envelope
 from aos_runtime.capsule.capability import FLAG_NAMES, LIST_NAMES, Capabilities
-from aos_runtime.host import Err
+from aos_runtime.host import Case, Err
 from aos_runtime.host.context import GuestContext
 from aos_runtime.host.factors import FACTORS
 from aos_runtime.kernel.guest import GuestPort
 from tests.support.guest_files import FileRoom
-from tests.support.guests import FS, IPC, Recorder, envelope_from
+from tests.support.guests import FS, HTTP, HTTP_OLD, IPC, NET, Recorder, envelope_from
 from tests.support.kernels import Bench
+from tests.support.network import Net
 
 DENIED = "capability-denied"
 KEYS = (*FLAG_NAMES, *LIST_NAMES)
 Entries = tuple[str, ...] | bool
 """What a capability holds: its entries, or whether it is held."""
 
+NET_NAMES = ("net", "net_connect", "net_bind")
+
 BROAD: Mapping[str, Entries] = {
     **dict.fromkeys(FLAG_NAMES, True),
     "net": ("*",),
-    "net_connect": ("*:*",),
-    "net_bind": ("unix:*",),
+    "net_connect": ("a.test:*", "b.test:*"),
+    "net_bind": ("unix:*", "127.0.0.1:*", "localhost:*"),
     "kv": ("*",),
     "fs_read": ("*", "home://", "/tmp", "/"),
     "fs_write": ("*", "home://", "/tmp", "/"),
@@ -61,6 +64,7 @@ class Room:
         context = Recorder().context(
             capabilities=capabilities,
             files=self.files.files(capabilities),
+            network=Net().door(**{name: capabilities.entries(name) for name in NET_NAMES}),
             publish_as=port.publish_as,
             keeps_resources=True,
         )
@@ -139,7 +143,62 @@ BUS = (
     ),
 )
 
-ROWS: tuple[Row, ...] = (*FILES, *BUS)
+_GET = {"method": Case("get"), "headers": [], "body": None}
+_NO_OPTIONS: dict[str, object] = {}
+
+
+def _http(interface: str, function: str, *options: object) -> Row:
+    """A row of a request; what the gate lets pass finds no address, since nothing is looked up for real."""
+    return Row(
+        function=(interface, function),
+        needs={"net": ("a.test",)},
+        inside=({"url": "http://a.test/", **_GET}, *options),
+        outside=({"url": "http://b.test/", **_GET}, *options),
+        passes=("dns-error",),
+        variant=" 1.0" if interface == HTTP_OLD else "",
+    )
+
+
+WEB = (
+    _http(HTTP_OLD, "http-request"),
+    _http(HTTP_OLD, "http-stream-start"),
+    _http(HTTP, "http-request"),
+    _http(HTTP, "http-request-opts", _NO_OPTIONS),
+    _http(HTTP, "http-stream-start"),
+    _http(HTTP, "http-stream-start-opts", _NO_OPTIONS),
+    _http(HTTP, "http-upload-start", _NO_OPTIONS),
+)
+
+SOCKETS = (
+    Row(
+        function=(NET, "connect-tcp"),
+        needs={"net_connect": ("a.test:1",)},
+        inside=("a.test", 1),
+        outside=("b.test", 1),
+        passes=("name-unresolvable",),
+    ),
+    Row(
+        function=(NET, "lookup-host"),
+        needs={"net_connect": ("a.test:*",)},
+        inside=("a.test",),
+        outside=("b.test",),
+        passes=("name-unresolvable",),
+    ),
+    Row(
+        function=(NET, "udp-bind"),
+        needs={"net_connect": ("a.test:1",)},
+        inside=("0.0.0.0", 0),
+    ),
+    Row(
+        function=(NET, "bind-tcp"),
+        needs={"net_bind": ("127.0.0.1:0",)},
+        inside=("127.0.0.1", 0),
+        outside=("localhost", 0),
+    ),
+    Row(function=(NET, "bind-unix"), needs={"net_bind": ("unix:*",)}, inside=()),
+)
+
+ROWS: tuple[Row, ...] = (*FILES, *BUS, *WEB, *SOCKETS)
 
 BY_HANDLE = "the handle was given by a function that is gated"
 BY_TABLE = "gated by the manifest's [publish] and [subscribe] rows"
@@ -153,6 +212,11 @@ UNGATED: Mapping[str, str] = {
     "astrid:fs/host@1.0.0 [method]file-handle.sync-all": BY_HANDLE,
     "astrid:fs/host@1.0.0 [method]file-handle.stat": BY_HANDLE,
     "astrid:fs/host@1.0.0 [method]file-handle.set-len": BY_HANDLE,
+    **{
+        " ".join(key): BY_HANDLE
+        for key in FACTORS
+        if key[0] in (HTTP_OLD, HTTP, NET) and key[1].startswith("[method]")
+    },
     "astrid:ipc/host@1.0.0 publish": BY_TABLE,
     "astrid:ipc/host@1.0.0 subscribe": BY_TABLE,
     "astrid:ipc/host@1.0.0 get-interceptor-bindings": OWN,

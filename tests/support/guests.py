@@ -24,7 +24,8 @@ from aos_runtime.host.factors import FACTORS
 from aos_runtime.names import CapsuleName, PrincipalName
 from aos_runtime.store.kv import KvCase, KvRefused
 
-FS = "astrid:fs/host@1.0.0"
+FS, NET = "astrid:fs/host@1.0.0", "astrid:net/host@1.0.0"
+HTTP_OLD, HTTP = "astrid:http/host@1.0.0", "astrid:http/host@1.1.0"
 IPC, KV, SYS = "astrid:ipc/host@1.0.0", "astrid:kv/host@1.0.0", "astrid:sys/host@1.0.0"
 PUBLISH_IMPORT = f'(import "{IPC}" "publish" (func $publish (param i32 i32 i32 i32 i32)))'
 

@@ -49,6 +49,7 @@ from aos_runtime.kernel.leader import Leader
 from aos_runtime.kernel.lifecycle import Lifecycle
 from aos_runtime.kernel.loading import Loader
 from aos_runtime.kernel.office import Office
+from aos_runtime.kernel.outside import Outside
 from aos_runtime.kernel.ports import LocalOwnership
 from aos_runtime.kernel.questions import Questions
 from aos_runtime.kernel.requests import RequestRouter, is_request
@@ -175,6 +176,7 @@ class Runtime:
             trail=self.trail,
             request_approval=self.approvals.request,
             holds=lambda who, source, name: holds_capability(self.lifecycle.view(who), source, name),
+            outside=Outside.of(self.settings, self.journal.daemon),
         )
         self._capsules = Capsules(self.trail)
         supervisor = Supervisor(self.journal, self._announce)

@@ -45,6 +45,12 @@ class GuestEnv:
             return self._values.get(key)
         return self._secret(key) or self._values.get(key)
 
+    def placeholder(self, key: str) -> str | None:
+        """What stands for `{{secret:KEY}}`; None where it is not set, KeyError where it is no secret."""
+        if key not in self._secrets:
+            raise KeyError(key)
+        return self.get(key)
+
     def has_secret(self, key: str) -> bool:
         """Whether a secret is kept under `key`, declared or asked for by a hook."""
         try:

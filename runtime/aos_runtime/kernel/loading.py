@@ -33,6 +33,7 @@ from aos_runtime.kernel.files import make_files
 from aos_runtime.kernel.guest import Bus, GuestPort, Hearing
 from aos_runtime.kernel.guest_env import GuestEnv
 from aos_runtime.kernel.kernel import Journal, system_cause
+from aos_runtime.kernel.outside import Outside
 from aos_runtime.kernel.ports import State
 from aos_runtime.kernel.probe import Tool, describe, unrouted
 from aos_runtime.kernel.runloop import EXEMPT_WINDOW_S, WINDOW_S, Attempt, RunLoop
@@ -114,7 +115,9 @@ class Loader:
         trail: Trail | None = None,
         request_approval: RequestApproval | None = None,
         holds: Holds = _nobody_holds,
+        outside: Outside | None = None,
     ) -> None:
+        self._outside = outside
         self._holds = holds
         self._budget_of = budget_of
         self._home = home
@@ -242,9 +245,10 @@ class Loader:
             has_secret=env.has_secret,
             has_capability=lambda holder, capability: self._holds(principal, holder, capability),
         )
-        context.files = make_files(
-            self._home, installed, context, note_calls(self._trail, principal, name), denials.note
-        )
+        note = note_calls(self._trail, principal, name)
+        context.files = make_files(self._home, installed, context, note, denials.note)
+        if self._outside is not None:
+            context.network = self._outside.door(installed, env, note, denials.note)
         if attempt is not None:
             _give_to_loop(context, attempt)
         port.bind(context)

@@ -1,7 +1,7 @@
 """The only room with sockets to the outside: what capsules reach, after the airlock has said where.
 
-`Dialer` looks names up and connects, once per process; a `NetworkDoor` is one guest's way through it: airlock,
-look-up, checked addresses, connection, and a note of what was done.  Every wait has an end and can be cut
+`Dialer` looks names up and connects, one per process; a `NetworkDoor` is one guest's way: airlock, look-up,
+checked addresses, connection, and a note of what was done.  Every wait has an end and can be cut
 short.  Nothing here knows a guest, a handle or the bus; policy decides, this room carries out.
 """
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import Protocol
+from typing import IO, Protocol, cast
 
 import zstandard
 
@@ -129,7 +129,8 @@ class Unzstd:
 
     def __init__(self, body: Body) -> None:
         decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES)
-        self._reader = decompressor.stream_reader(_AsFile(body), read_across_frames=True)
+        source = cast(IO[bytes], _AsFile(body))  # its `read` is all that is used
+        self._reader = decompressor.stream_reader(source, read_across_frames=True)
 
     def read(self) -> bytes:
         try:

@@ -65,9 +65,7 @@ class Response:
         self.exchange.close()
 
 
-def start(
-    door: NetworkDoor, request: HttpRequest, options: Options, wait: Wait, operation: str
-) -> Response:
+def start(door: NetworkDoor, request: HttpRequest, options: Options, wait: Wait, operation: str) -> Response:
     """Send a request and wait for the head of the response that is not a redirect to be followed."""
     hops = 0
     while True:
@@ -140,8 +138,8 @@ class Limits:
     def __init__(self, options: Options, response: Response, ceiling: int | None) -> None:
         self._size = 0
         self._whole = _least(options.max_response_bytes, ceiling)
-        is_encoded = response.is_encoded
-        self._inflated = _least(options.max_decompressed_bytes, self._whole) if is_encoded else None
+        inflated = _least(options.max_decompressed_bytes, ceiling)
+        self._inflated = inflated if response.is_encoded else None
         if self._whole is not None and (response.announced_bytes or 0) > self._whole:
             raise NetworkFault(Fault.TOO_LARGE, f"the body has more than {self._whole} bytes")
 
@@ -213,9 +211,7 @@ def _next_hop(request: HttpRequest, head: Head, options: Options, hops: int) -> 
     return target
 
 
-def _respond(
-    exchange: Exchange, head: Head, request: HttpRequest, hops: int, options: Options
-) -> Response:
+def _respond(exchange: Exchange, head: Head, request: HttpRequest, hops: int, options: Options) -> Response:
     encodings = encodings_of(head.values("content-encoding")) if options.is_decompressed else ()
     headers = head.headers
     if encodings:
@@ -265,9 +261,7 @@ def _closing(exchange: Exchange) -> Iterator[None]:
 
 
 @contextmanager
-def _on_record(
-    door: NetworkDoor, operation: str, request: HttpRequest
-) -> Iterator[Callable[[int], None]]:
+def _on_record(door: NetworkDoor, operation: str, request: HttpRequest) -> Iterator[Callable[[int], None]]:
     """Put one hop on record when it is over: method, address without its query, status or fault."""
     target = f"{request.method} {request.url.without_query()}"
     statuses: list[int] = []
@@ -277,4 +271,3 @@ def _on_record(
         door.note(operation, target, fault.fault.value)
         raise
     door.note(operation, " ".join((target, *map(str, statuses))), None)
-

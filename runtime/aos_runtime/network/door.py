@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address
 from typing import NoReturn
 
 from aos_runtime.network.dialer import Dialer
@@ -74,24 +75,15 @@ class NetworkDoor:
         good = self.airlock.vetted(host, 0, found, "lookup-host")
         return () if isinstance(good, EgressDenial) else good
 
-    def admit_bind(self, host: Host, port: int, operation: str) -> Address:
+    def admit_bind(self, host: Host, port: int) -> Address:
         """The address of this machine to listen at, which `net_bind` must list."""
-        self._check(self.airlock.check_bind(host, port, operation))
-        address = host.address or host_named("127.0.0.1").address
-        assert address is not None
-        return address
+        self._check(self.airlock.check_bind(host, port, "bind-tcp"))
+        return _own_address(host)
 
     def admit_datagrams(self, host: Host, port: int) -> Address:
-        """The address that a UDP socket is bound to: any of this machine's with a port that the system
-        chooses, for a capsule that `net_connect` lets reach somebody; else what `net_bind` lists.
-        """
-        if port or not self.airlock.has_connect:
-            return self.admit_bind(host, port, "udp-bind")
-        address = host.address or host_named("127.0.0.1").address
-        if address is None or not (address.is_loopback or address.is_unspecified):
-            self._check(self.airlock.check_bind(host, port, "udp-bind"))
-        assert address is not None
-        return address
+        """The address that a UDP socket is bound to."""
+        self._check(self.airlock.check_datagrams(host, port))
+        return _own_address(host)
 
     def admit_unix(self, operation: str) -> None:
         """NetworkFault DENIED where `net_bind` has no `unix:` entry."""
@@ -125,6 +117,11 @@ def host_named(text: str) -> Host:
     if host is None:
         raise NetworkFault(Fault.INVALID, "that is no host name and no address")
     return host
+
+
+def _own_address(host: Host) -> Address:
+    """Where this machine is bound: `localhost` is not looked up."""
+    return IPv4Address("127.0.0.1") if host.address is None else host.address
 
 
 def shown(address: Address, port: int) -> str:

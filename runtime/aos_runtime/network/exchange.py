@@ -19,6 +19,8 @@ from aos_runtime.network.waits import Wait
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 
 MAX_HEAD_BYTES = 64 * 1024
+HEAD_PART_BYTES = 16 * 1024
+"""Read at a time while the head comes: it is judged before more is read."""
 RECEIVE_BYTES = 256 * 1024
 
 
@@ -55,6 +57,7 @@ class Exchange:
         """What came behind the body; known at its end, None where nothing did."""
         self._protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
         self._out = bytearray()
+        self._has_head = False
         self._is_ended = False
 
     def send_head(self, method: str, target: str, headers: Sequence[tuple[str, str]]) -> None:
@@ -73,7 +76,7 @@ class Exchange:
         """Without waiting: send what is left to be sent.  Whether all of it is on its way."""
         while self._out:
             try:
-                sent = self.link.send_now(self._out[:RECEIVE_BYTES])
+                sent = self.link.send_now(bytes(self._out[:RECEIVE_BYTES]))
             except NothingYet:
                 return False
             del self._out[:sent]
@@ -84,6 +87,7 @@ class Exchange:
         while True:
             event = self._next_event()
             if isinstance(event, h11.Response):
+                self._has_head = True
                 return Head(status=event.status_code, headers=tuple(_readable(event.headers)))
             if not isinstance(event, h11.InformationalResponse) or event.status_code == 101:
                 raise NetworkFault(Fault.PROTOCOL, "the server did not answer the request")
@@ -133,9 +137,10 @@ class Exchange:
         return event
 
     def _receive(self) -> bytes:
+        size = RECEIVE_BYTES if self._has_head else HEAD_PART_BYTES
         if self.wait is None:
-            return self.link.receive_now(RECEIVE_BYTES)
-        return self.link.receive(RECEIVE_BYTES, self.wait)
+            return self.link.receive_now(size)
+        return self.link.receive(size, self.wait)
 
 
 def _readable(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[str, str]]:

@@ -82,10 +82,8 @@ def blocked_reason(address: Address) -> str | None:
         if address.version == network.version and address in network:
             return reason
     if isinstance(address, IPv6Address):
-        for carried in carried_addresses(address):
-            reason = blocked_reason(carried)
-            if reason is not None:
-                return reason
+        inner = map(blocked_reason, carried_addresses(address))
+        return next((reason for reason in inner if reason is not None), None)
     return None
 
 

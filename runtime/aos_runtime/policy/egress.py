@@ -66,7 +66,7 @@ class EgressDenial:
 class Airlock:
     """What one capsule may reach.  `exemptions` are the operator's `host:port` entries for it."""
 
-    __slots__ = ("_bind", "_capsule", "_connect", "_exempt", "_net", "_net_all", "has_connect", "has_unix")
+    __slots__ = ("_bind", "_capsule", "_connect", "_exempt", "_net", "_net_all", "has_unix")
 
     def __init__(self, capsule: str, capabilities: Capabilities, exemptions: Iterable[str] = ()) -> None:
         self._capsule = capsule
@@ -75,7 +75,6 @@ class Airlock:
         self._connect = tuple(_parsed(map(parse_endpoint, capabilities.net_connect)))
         self._bind = tuple(_parsed(map(parse_endpoint, capabilities.net_bind)))
         self._exempt = tuple(_parsed(map(parse_endpoint, exemptions)))
-        self.has_connect = bool(capabilities.net_connect)
         self.has_unix = any(entry.startswith("unix:") for entry in capabilities.net_bind)
 
     def check_request(self, host: Host, port: int, operation: str) -> EgressDenial | None:
@@ -104,6 +103,18 @@ class Airlock:
         if any(entry.covers(host, port) for entry in self._bind):
             return None
         return self._denied(operation, target, "net_bind", target)
+
+    def check_datagrams(self, host: Host, port: int) -> EgressDenial | None:
+        """Whether a UDP socket may be bound: any of this machine's own addresses with a port that the system
+        chooses, for a capsule that may reach somebody; what `net_bind` lists, too, for a port of its choice.
+        """
+        operation = "udp-bind"
+        if not self._connect:
+            return self._denied(operation, host.with_port(port), "net_connect", "HOST:PORT")
+        is_everywhere = host.address is not None and host.address.is_unspecified
+        if port == 0 and (is_everywhere or is_loopback(host)):
+            return None
+        return self.check_bind(host, port, operation)
 
     def check_unix(self, operation: str) -> EgressDenial | None:
         """Whether `net_bind` has a `unix:` entry."""

@@ -96,3 +96,14 @@ def test_what_is_not_set_or_not_declared(home: Home) -> None:
         False,
     )
     assert not env.has_secret("../../etc/passwd")
+
+
+def test_only_a_secret_stands_for_a_placeholder(home: Home) -> None:
+    apply_changes(home, ALICE, DEMO, EnvChanges(values={EnvKey("CITY"): "Basel"}, secrets={KEY: "alices"}))
+    env = env_of(home, ALICE)
+    assert [env.placeholder(key) for key in ("API_KEY", "FALLBACK")] == ["alices", "plain"]
+    for key in ("CITY", "OTHER", "../API_KEY"):
+        with pytest.raises(KeyError):
+            env.placeholder(key)
+    delete_secret(home, ALICE, DEMO, KEY)
+    assert env.placeholder("API_KEY") is None

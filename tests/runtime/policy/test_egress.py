@@ -91,6 +91,29 @@ def test_net_bind_lists_what_is_bound_and_only_on_this_machine(
     assert (None if denial is None else denial.case) == case
 
 
+@pytest.mark.parametrize(
+    ("name", "port", "case"),
+    [
+        ("0.0.0.0", 0, None),
+        ("::", 0, None),
+        ("127.0.0.1", 0, None),
+        ("localhost", 0, None),
+        ("127.0.0.1", 53, None),
+        ("127.0.0.1", 54, EgressCase.DENIED),
+        ("0.0.0.0", 53, EgressCase.REJECTED),
+        ("192.168.1.1", 0, EgressCase.REJECTED),
+    ],
+)
+def test_datagrams_are_bound_where_they_can_be_sent_from(
+    name: str, port: int, case: EgressCase | None
+) -> None:
+    lists = airlock(net_connect=("dns.example:53",), net_bind=("127.0.0.1:53", "0.0.0.0:53"))
+    denial = lists.check_datagrams(host(name), port)
+    assert (None if denial is None else denial.case) == case
+    nobody = airlock(net_bind=("127.0.0.1:53",)).check_datagrams(host(name), port)
+    assert nobody is not None and nobody.case is EgressCase.DENIED
+
+
 def test_a_unix_listener_needs_a_unix_entry() -> None:
     assert airlock(net_bind=("unix:/run/x",)).check_unix("bind-unix") is None
     denial = airlock(net_bind=("127.0.0.1:80",)).check_unix("bind-unix")

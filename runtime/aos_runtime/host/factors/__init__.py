@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aos_runtime.host.factors import approval, elicit, fs, ipc, kv, sys
+from aos_runtime.host.factors import approval, elicit, fs, http, ipc, kv, net, sys
 from aos_runtime.host.factors.factor import Factor, Published
 
 __all__ = ["FACTORS", "Factor", "Published"]
@@ -21,8 +21,11 @@ FACTORS: Mapping[tuple[str, str], Published] = {
         ("astrid:approval/host@1.0.0", approval.FUNCTIONS),
         ("astrid:elicit/host@1.0.0", elicit.FUNCTIONS),
         ("astrid:fs/host@1.0.0", fs.FUNCTIONS),
+        ("astrid:http/host@1.0.0", http.FUNCTIONS_1_0),
+        ("astrid:http/host@1.1.0", http.FUNCTIONS),
         ("astrid:ipc/host@1.0.0", ipc.FUNCTIONS),
         ("astrid:kv/host@1.0.0", kv.FUNCTIONS),
+        ("astrid:net/host@1.0.0", net.FUNCTIONS),
         ("astrid:sys/host@1.0.0", sys.FUNCTIONS),
     )
     for name, published in functions.items()

@@ -12,15 +12,23 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any, TypeVar
 
-from aos_runtime.host import wit
 from aos_runtime.host.codecs import Case, Err
 from aos_runtime.host.context import GuestContext
-from aos_runtime.host.door import AbiViolation
 from aos_runtime.host.factors.factor import Published, published
-from aos_runtime.host.readiness import Source
-from aos_runtime.host.streams import INPUT_STREAM, OUTPUT_STREAM, POLLABLE, LentInput, LentOutput, Pollable
-from aos_runtime.host.waiting import waiting_at
-from aos_runtime.host.wit import BYTES, STRING, Enum, Handle, ListOf, Option, Primitive, Record, Result, Variant
+from aos_runtime.host.factors.http_types import (
+    ERROR,
+    OLD_ERROR,
+    OLD_RESPONSE,
+    OPTIONS,
+    OWN,
+    PAIRS,
+    REQUEST,
+    RESPONSE,
+    U16,
+)
+from aos_runtime.host.factors.outside import added, attempt, gives, gives_pollable, held, method
+from aos_runtime.host.streams import INPUT_STREAM, OUTPUT_STREAM, LentInput, LentOutput
+from aos_runtime.host.wit import BYTES, Option, Result, Variant
 from aos_runtime.network import Fault, NetworkDoor, NetworkFault
 from aos_runtime.network.client import (
     BETWEEN_S,
@@ -110,9 +118,7 @@ def stream_new(context: GuestContext, request: dict[str, Any]) -> int | Err:
     return _stream(context, request, None)
 
 
-def stream_with_options(
-    context: GuestContext, request: dict[str, Any], options: dict[str, Any]
-) -> int | Err:
+def stream_with_options(context: GuestContext, request: dict[str, Any], options: dict[str, Any]) -> int | Err:
     """`http-stream-start-opts`."""
     return _stream(context, request, options)
 
@@ -130,7 +136,7 @@ def upload_start(context: GuestContext, request: dict[str, Any], options: dict[s
         except BaseException:
             release()
             raise
-        return _added(context, UPLOAD, HttpUpload(door, exchange, sent, asked, ends, release))
+        return added(context, UPLOAD, HttpUpload(door, exchange, sent, asked, ends, release))
 
     return _attempt(context, begin)
 
@@ -140,28 +146,17 @@ def upload_finish(context: GuestContext, handle: int) -> int | Err:
     upload: HttpUpload | None = context.resources.get(UPLOAD, handle)  # type: ignore[assignment]  # by its kind
     if upload is None:
         return Err("closed")
-    return _attempt(context, lambda _door: _added(context, STREAM, upload.finish(context.is_over)))
-
-
-def upload_sink(context: GuestContext, handle: int) -> int:
-    """`http-upload.body-sink`: an output stream; letting go of it ends nothing."""
-    upload: HttpUpload = _held(context, UPLOAD, handle)
-    return _lend(context, OUTPUT_STREAM, LentOutput(upload, upload.source))
-
-
-def upload_writable(context: GuestContext, handle: int) -> int:
-    """`http-upload.subscribe-writable`."""
-    return _pollable(context, _held(context, UPLOAD, handle).source())
+    return _attempt(context, lambda _door: added(context, STREAM, upload.finish(context.is_over)))
 
 
 def stream_status(context: GuestContext, handle: int) -> int:
     """`http-stream.status`."""
-    return int(_held(context, STREAM, handle).status)
+    return int(held(context, STREAM, handle).status)
 
 
 def stream_headers(context: GuestContext, handle: int) -> list[dict[str, str]]:
     """`http-stream.headers`."""
-    return _pairs(_held(context, STREAM, handle).headers)
+    return _pairs(held(context, STREAM, handle).headers)
 
 
 def read_chunk(context: GuestContext, handle: int) -> bytes | Err:
@@ -183,16 +178,6 @@ def close_stream(context: GuestContext, handle: int) -> None:
     stream = context.resources.get(STREAM, handle)
     if stream is not None:
         stream.close()
-
-
-def stream_readable(context: GuestContext, handle: int) -> int:
-    """`http-stream.subscribe-readable`."""
-    return _pollable(context, _held(context, STREAM, handle).source())
-
-
-def stream_body(context: GuestContext, handle: int) -> int:
-    """`http-stream.body-stream`: an input stream; letting go of it ends nothing."""
-    return _lend(context, INPUT_STREAM, LentInput(_held(context, STREAM, handle)))
 
 
 def stream_trailers(context: GuestContext, handle: int) -> list[dict[str, str]] | Err | None:
@@ -225,9 +210,7 @@ def _buffered(
     return _attempt(context, run)
 
 
-def _stream(
-    context: GuestContext, request: dict[str, Any], options: dict[str, Any] | None
-) -> int | Err:
+def _stream(context: GuestContext, request: dict[str, Any], options: dict[str, Any] | None) -> int | Err:
     def begin(door: NetworkDoor) -> int:
         asked, ends = _options(options, is_buffered=False)
         sent = _request(door, request)
@@ -243,29 +226,18 @@ def _stream(
         except BaseException:
             release()
             raise
-        return _added(context, STREAM, stream)
+        return added(context, STREAM, stream)
 
     return _attempt(context, begin)
 
 
 def _attempt(context: GuestContext, run: Callable[[NetworkDoor], _T]) -> _T | Err:
-    """What may wait: the leader goes on without us, and a fault is an error case."""
-    door = context.network
-    if door is None:
-        return Err("capability-denied")
-    with waiting_at(None if context.is_loop else context.gate) as is_admitted:
-        if not is_admitted:
-            return Err("quota")
-        context.before_block()
-        try:
-            return run(door)
-        except NetworkFault as fault:
-            return _err(fault)
-        except Refused as refused:
-            context.log("warn", f"http: refused: {refused.why}")
-            return Err(refused.case)
-        finally:
-            context.yielded()
+    """`outside.attempt`; a request that is refused unsent says why in the capsule's log."""
+    try:
+        return attempt(context, run, _err)
+    except Refused as refused:
+        context.log("warn", f"http: refused: {refused.why}")
+        return Err(refused.case)
 
 
 def _err(fault: NetworkFault) -> Err:
@@ -343,106 +315,39 @@ def _pairs(headers: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
     return [{"key": name, "value": value} for name, value in headers]
 
 
-def _held(context: GuestContext, kind: str, handle: int) -> Any:
-    """What a handle stands for, in a function that cannot answer with an error."""
-    resource = context.resources.get(kind, handle)
-    if resource is None:
-        raise AbiViolation(f"the guest passed a handle of a {kind} that it does not hold")
-    return resource
-
-
-def _added(context: GuestContext, kind: str, resource: Any) -> int:
-    handle = context.resources.add(kind, resource)
-    if handle is None:
-        resource.close()
-        raise NetworkFault(Fault.CROWDED)
-    return handle
-
-
-def _lend(context: GuestContext, kind: str, resource: Any) -> int:
-    """A handle where the function has no error to answer with."""
-    handle = context.resources.add(kind, resource)
-    if handle is None:
-        raise AbiViolation(f"the guest holds too many handles for one more {kind}")
-    return handle
-
-
-def _pollable(context: GuestContext, source: Source) -> int:
-    return _lend(context, POLLABLE, Pollable(source))
-
-
-def _arms(names: str) -> tuple[tuple[str, wit.Type | None], ...]:
-    return tuple((name, None) for name in names.split())
-
-
-_TEXTS: tuple[tuple[str, wit.Type | None], ...] = (("protocol", STRING), ("unknown", STRING))
-_COMMON = (
-    "capability-denied invalid-request dns-error airlock-rejected tls-error timeout connection-error"
-    " body-too-large closed quota"
-)
-_ADDED = " redirect-blocked too-many-redirects integrity-mismatch scheme-denied decompression-bomb"
-_OLD_ERROR = Variant((*_arms(_COMMON), *_TEXTS))
-_ERROR = Variant((*_arms(_COMMON + _ADDED), *_TEXTS))
-_METHOD = Variant(
-    (*_arms("get head post put delete connect options trace patch"), ("other", STRING))
-)
-_U16, _U32, _U64, _BOOL = Primitive("u16"), Primitive("u32"), Primitive("u64"), Primitive("bool")
-_PAIRS = ListOf(Record((("key", STRING), ("value", STRING))))
-_REQUEST = Record((("url", STRING), ("method", _METHOD), ("headers", _PAIRS), ("body", Option(BYTES))))
-_TIMEOUTS = Record(
-    tuple((f"{name}-ms", Option(_U64)) for name in ("connect", "first-byte", "between-bytes", "total"))
-)
-_OPTIONS = Record(
-    (
-        ("timeouts", Option(_TIMEOUTS)),
-        ("redirect", Option(Enum(("follow", "error", "manual")))),
-        ("max-redirects", Option(_U32)),
-        ("max-response-bytes", Option(_U64)),
-        ("max-decompressed-bytes", Option(_U64)),
-        ("auto-decompress", Option(_BOOL)),
-        ("https-only", Option(_BOOL)),
-        ("integrity", Option(STRING)),
-    )
-)
-_META = Record((("final-url", STRING), ("redirect-count", _U32), ("elapsed-ms", _U64), ("wire-bytes", _U64)))
-_OLD_RESPONSE = Record((("status", _U16), ("headers", _PAIRS), ("body", BYTES)))
-_RESPONSE = Record((*_OLD_RESPONSE.fields, ("meta", _META)))
-_OWN = Handle(owned=True)
-
-
-def _method(run: Any, result: wit.Type) -> Published:
-    return Published(run, wit.Signature((("self", Handle(owned=False)),), result))
+def _lent(upload: HttpUpload) -> LentOutput:
+    return LentOutput(upload, upload.source)
 
 
 def _stream_methods(error: Variant, read: Any) -> dict[str, Published]:
     return {
-        "[method]http-stream.status": _method(stream_status, _U16),
-        "[method]http-stream.headers": _method(stream_headers, _PAIRS),
-        "[method]http-stream.read-chunk": _method(read, Result(BYTES, error)),
-        "[method]http-stream.close": _method(close_stream, Result(None, error)),
-        "[method]http-stream.subscribe-readable": _method(stream_readable, _OWN),
-        "[method]http-stream.body-stream": _method(stream_body, _OWN),
+        "[method]http-stream.status": method(stream_status, U16),
+        "[method]http-stream.headers": method(stream_headers, PAIRS),
+        "[method]http-stream.read-chunk": method(read, Result(BYTES, error)),
+        "[method]http-stream.close": method(close_stream, Result(None, error)),
+        "[method]http-stream.subscribe-readable": method(gives_pollable(STREAM), OWN),
+        "[method]http-stream.body-stream": method(gives(STREAM, INPUT_STREAM, LentInput), OWN),
     }
 
 
 FUNCTIONS_1_0 = {
-    "http-request": published(request_old, Result(_OLD_RESPONSE, _OLD_ERROR), request=_REQUEST),
-    "http-stream-start": published(stream_old, Result(_OWN, _OLD_ERROR), request=_REQUEST),
-    **_stream_methods(_OLD_ERROR, read_chunk_old),
+    "http-request": published(request_old, Result(OLD_RESPONSE, OLD_ERROR), request=REQUEST),
+    "http-stream-start": published(stream_old, Result(OWN, OLD_ERROR), request=REQUEST),
+    **_stream_methods(OLD_ERROR, read_chunk_old),
 }
 FUNCTIONS = {
-    "http-request": published(request_new, Result(_RESPONSE, _ERROR), request=_REQUEST),
+    "http-request": published(request_new, Result(RESPONSE, ERROR), request=REQUEST),
     "http-request-opts": published(
-        request_with_options, Result(_RESPONSE, _ERROR), request=_REQUEST, options=_OPTIONS
+        request_with_options, Result(RESPONSE, ERROR), request=REQUEST, options=OPTIONS
     ),
-    "http-stream-start": published(stream_new, Result(_OWN, _ERROR), request=_REQUEST),
+    "http-stream-start": published(stream_new, Result(OWN, ERROR), request=REQUEST),
     "http-stream-start-opts": published(
-        stream_with_options, Result(_OWN, _ERROR), request=_REQUEST, options=_OPTIONS
+        stream_with_options, Result(OWN, ERROR), request=REQUEST, options=OPTIONS
     ),
-    "http-upload-start": published(upload_start, Result(_OWN, _ERROR), request=_REQUEST, options=_OPTIONS),
-    **_stream_methods(_ERROR, read_chunk),
-    "[method]http-stream.trailers": _method(stream_trailers, Result(Option(_PAIRS), _ERROR)),
-    "[method]http-upload.body-sink": _method(upload_sink, _OWN),
-    "[method]http-upload.subscribe-writable": _method(upload_writable, _OWN),
-    "[method]http-upload.finish": _method(upload_finish, Result(_OWN, _ERROR)),
+    "http-upload-start": published(upload_start, Result(OWN, ERROR), request=REQUEST, options=OPTIONS),
+    **_stream_methods(ERROR, read_chunk),
+    "[method]http-stream.trailers": method(stream_trailers, Result(Option(PAIRS), ERROR)),
+    "[method]http-upload.body-sink": method(gives(UPLOAD, OUTPUT_STREAM, _lent), OWN),
+    "[method]http-upload.subscribe-writable": method(gives_pollable(UPLOAD), OWN),
+    "[method]http-upload.finish": method(upload_finish, Result(OWN, ERROR)),
 }
