@@ -120,6 +120,7 @@ class Exchange:
         if self.wait is None:
             self._out += data or b""
             return
+        self.wait.check()
         if self._out:
             self.link.send_all(bytes(self._out), self.wait)
             self._out.clear()
@@ -140,6 +141,7 @@ class Exchange:
         size = RECEIVE_BYTES if self._has_head else HEAD_PART_BYTES
         if self.wait is None:
             return self.link.receive_now(size)
+        self.wait.check()  # a server that never pauses is no reason to go on
         return self.link.receive(size, self.wait)
 
 
