@@ -181,6 +181,7 @@ ROOT = Entry(
     summary="Build capsules, run them, and call their tools",
     examples=("aos demo", "aos capsule new my-capsule", "aos tool list"),
     children=(
+        Entry(name="init", summary="Install the capsules that come with aos", target="init:init", panel=RUN),
         _CAPSULE,
         Entry(name="start", summary="Start the daemon", target="daemon:start", panel=RUN),
         Entry(name="stop", summary="Stop the daemon", target="daemon:stop", panel=RUN),

@@ -31,13 +31,17 @@ class Original:
 
 
 def bundled_names() -> tuple[str, ...]:
-    """The capsules that the wheel brings."""
-    return tuple(row["name"] for row in json.loads((BUNDLED / "bundled.json").read_bytes()))
+    """The capsules that every daemon installs by itself: those of the wheel that ask for nothing."""
+    return tuple(
+        row["name"] for row in json.loads((BUNDLED / "bundled.json").read_bytes()) if not row["asks"]
+    )
 
 
 def find_tool_capsule() -> Original:
-    """The first bundled capsule with a tool of its own."""
+    """The first bundled capsule that asks for nothing and has a tool of its own."""
     for row in json.loads((BUNDLED / "bundled.json").read_bytes()):
+        if row["asks"]:
+            continue
         data = io.BytesIO((BUNDLED / row["file"]).read_bytes())
         inventory = scan_archive(data)
         manifest = parse_manifest(inventory.manifest)

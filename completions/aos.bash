@@ -33,9 +33,14 @@ _aos_value() { # complete one kind of value
 _aos_node() { # what one command offers
     case $1 in
         'aos')
-            _aos_commands='capsule start stop restart tool approve status ps logs events trace top topics audit agent caps group keypair quota demo completions version'
+            _aos_commands='init capsule start stop restart tool approve status ps logs events trace top topics audit agent caps group keypair quota demo completions version'
             _aos_argument='none'
             _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help -V --version'
+            ;;
+        'aos init')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='-y --yes --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
             ;;
         'aos capsule')
             _aos_commands='new build install list show remove'
@@ -372,6 +377,10 @@ _aos_option() { # what follows one option
         'aos --format') _aos_kind='words:pretty json' ;;
         'aos --principal') _aos_kind='none' ;;
         'aos --color') _aos_kind='words:always never auto' ;;
+        'aos init -y' | 'aos init --yes' | 'aos init --json' | 'aos init -v' | 'aos init --verbose' | 'aos init -q' | 'aos init --quiet' | 'aos init --no-input' | 'aos init -h' | 'aos init --help') ;;
+        'aos init --format') _aos_kind='words:pretty json' ;;
+        'aos init --principal') _aos_kind='none' ;;
+        'aos init --color') _aos_kind='words:always never auto' ;;
         'aos capsule --json' | 'aos capsule -v' | 'aos capsule --verbose' | 'aos capsule -q' | 'aos capsule --quiet' | 'aos capsule --no-input' | 'aos capsule -h' | 'aos capsule --help') ;;
         'aos capsule --format') _aos_kind='words:pretty json' ;;
         'aos capsule --principal') _aos_kind='none' ;;

@@ -13,7 +13,7 @@ function __aos_names --description 'the names of one kind, from the index that a
     end <$file 2>/dev/null
 end
 
-set -g __aos_nodes 'aos' 'aos capsule' 'aos capsule new' 'aos capsule build' 'aos capsule install' 'aos capsule list' 'aos capsule show' 'aos capsule remove' 'aos start' 'aos stop' 'aos restart' 'aos tool' 'aos tool list' 'aos tool show' 'aos tool call' 'aos tool calls' 'aos tool cancel' 'aos approve' 'aos status' 'aos ps' 'aos logs' 'aos events' 'aos events tail' 'aos events pub' 'aos events request' 'aos trace' 'aos top' 'aos topics' 'aos topics match' 'aos audit' 'aos audit stats' 'aos audit tail' 'aos audit verify' 'aos audit export' 'aos agent' 'aos agent create' 'aos agent list' 'aos agent show' 'aos agent enable' 'aos agent disable' 'aos agent delete' 'aos agent modify' 'aos caps' 'aos caps show' 'aos caps grant' 'aos caps revoke' 'aos caps check' 'aos caps why' 'aos group' 'aos group create' 'aos group list' 'aos group show' 'aos group modify' 'aos group delete' 'aos keypair' 'aos keypair generate' 'aos keypair list' 'aos keypair show' 'aos keypair pubkey' 'aos keypair delete' 'aos quota' 'aos quota show' 'aos quota set' 'aos demo' 'aos completions' 'aos version'
+set -g __aos_nodes 'aos' 'aos init' 'aos capsule' 'aos capsule new' 'aos capsule build' 'aos capsule install' 'aos capsule list' 'aos capsule show' 'aos capsule remove' 'aos start' 'aos stop' 'aos restart' 'aos tool' 'aos tool list' 'aos tool show' 'aos tool call' 'aos tool calls' 'aos tool cancel' 'aos approve' 'aos status' 'aos ps' 'aos logs' 'aos events' 'aos events tail' 'aos events pub' 'aos events request' 'aos trace' 'aos top' 'aos topics' 'aos topics match' 'aos audit' 'aos audit stats' 'aos audit tail' 'aos audit verify' 'aos audit export' 'aos agent' 'aos agent create' 'aos agent list' 'aos agent show' 'aos agent enable' 'aos agent disable' 'aos agent delete' 'aos agent modify' 'aos caps' 'aos caps show' 'aos caps grant' 'aos caps revoke' 'aos caps check' 'aos caps why' 'aos group' 'aos group create' 'aos group list' 'aos group show' 'aos group modify' 'aos group delete' 'aos keypair' 'aos keypair generate' 'aos keypair list' 'aos keypair show' 'aos keypair pubkey' 'aos keypair delete' 'aos quota' 'aos quota show' 'aos quota set' 'aos demo' 'aos completions' 'aos version'
 set -g __aos_with_value --add-caps --add-capsule --add-group --agent --answer --approve --arg --as --caps --capsule --clone --color --compression --count --cpu-rate --description --format --from --grant --grep --group --head --in-flight --inherit-from --input --interval --ipc-rate --kind --level --limit --lines --memory --name --note --of --output --path --principal --processes --remove-caps --remove-capsule --remove-group --reply-topic --session --since --storage --timeout --until --var --workspace -a -n -o
 
 function __aos_at --description 'whether the command line stands in one command'
@@ -33,6 +33,7 @@ function __aos_at --description 'whether the command line stands in one command'
 end
 
 complete -c aos -f
+complete -c aos -n '__aos_at \'aos\'' -a init -d 'Install the capsules that come with aos'
 complete -c aos -n '__aos_at \'aos\'' -a capsule -d 'Make, build, install and list capsules'
 complete -c aos -n '__aos_at \'aos\'' -a start -d 'Start the daemon'
 complete -c aos -n '__aos_at \'aos\'' -a stop -d 'Stop the daemon'
@@ -64,6 +65,15 @@ complete -c aos -n '__aos_at \'aos\'' -l color -x -a 'always never auto' -d 'Col
 complete -c aos -n '__aos_at \'aos\'' -l no-input -d 'Never ask; fail with what would answer.'
 complete -c aos -n '__aos_at \'aos\'' -s h -l help -d 'Show this message and exit.'
 complete -c aos -n '__aos_at \'aos\'' -s V -l version -d 'Show the version.'
+complete -c aos -n '__aos_at \'aos init\'' -s y -l yes -d 'Agree to what the capsules ask for.'
+complete -c aos -n '__aos_at \'aos init\'' -l format -x -a 'pretty json' -d 'Form of the result: pretty or json.'
+complete -c aos -n '__aos_at \'aos init\'' -l json -d 'Same as --format json.'
+complete -c aos -n '__aos_at \'aos init\'' -l principal -x -d 'Act for this principal (AOS_PRINCIPAL; else default).'
+complete -c aos -n '__aos_at \'aos init\'' -s v -l verbose -d 'Say more.'
+complete -c aos -n '__aos_at \'aos init\'' -s q -l quiet -d 'Only results and errors; -qq only the exit code.'
+complete -c aos -n '__aos_at \'aos init\'' -l color -x -a 'always never auto' -d 'Colour: always, never or auto.'
+complete -c aos -n '__aos_at \'aos init\'' -l no-input -d 'Never ask; fail with what would answer.'
+complete -c aos -n '__aos_at \'aos init\'' -s h -l help -d 'Show this message and exit.'
 complete -c aos -n '__aos_at \'aos capsule\'' -a new -d 'Start a capsule project from a template'
 complete -c aos -n '__aos_at \'aos capsule\'' -a build -d 'Build a project into a .capsule file'
 complete -c aos -n '__aos_at \'aos capsule\'' -a install -d 'Install capsules from files or projects'

@@ -5,6 +5,7 @@ Register-ArgumentCompleter -Native -CommandName aos -ScriptBlock {
     param($wordToComplete, $commandAst, $cursorPosition)
     $words = @{
         'aos' = [ordered]@{
+            'init' = 'Install the capsules that come with aos'
             'capsule' = 'Make, build, install and list capsules'
             'start' = 'Start the daemon'
             'stop' = 'Stop the daemon'
@@ -40,6 +41,21 @@ Register-ArgumentCompleter -Native -CommandName aos -ScriptBlock {
             '--help' = 'Show this message and exit.'
             '-V' = 'Show the version.'
             '--version' = 'Show the version.'
+        }
+        'aos init' = [ordered]@{
+            '-y' = 'Agree to what the capsules ask for.'
+            '--yes' = 'Agree to what the capsules ask for.'
+            '--format' = 'Form of the result: pretty or json.'
+            '--json' = 'Same as --format json.'
+            '--principal' = 'Act for this principal (AOS_PRINCIPAL; else default).'
+            '-v' = 'Say more.'
+            '--verbose' = 'Say more.'
+            '-q' = 'Only results and errors; -qq only the exit code.'
+            '--quiet' = 'Only results and errors; -qq only the exit code.'
+            '--color' = 'Colour: always, never or auto.'
+            '--no-input' = 'Never ask; fail with what would answer.'
+            '-h' = 'Show this message and exit.'
+            '--help' = 'Show this message and exit.'
         }
         'aos capsule' = [ordered]@{
             'new' = 'Start a capsule project from a template'

@@ -2,7 +2,7 @@
 
 `build_bundle` is the one way to them: for a wheel (the build hook) and for a checkout (`scripts/toolchain`).
 The archives carry no signature: what a user's key signs differs from user to user, and the authority of a
-bundled capsule is its line in `bundled.json` (name, version, file, content digest).
+bundled capsule is its line in `bundled.json` (name, version, file, content digest, what it asks for).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from aos_cli.build.pipeline import Request, build_project
 from aos_cli.build.record import BuildRecord
 from aos_cli.console import Console
+from aos_runtime.capsule.capability import held_names
 from aos_runtime.errors import AosError, NotFound
 
 CATALOGUE_FILE = "bundled.json"
@@ -55,6 +56,7 @@ def _write_catalogue(destination: Path, records: list[BuildRecord]) -> None:
             "version": record.manifest.version,
             "file": record.path.name,
             "content_digest": record.packed.content_digest,
+            "asks": list(held_names(record.manifest.capabilities)),
         }
         for record in sorted(records, key=lambda record: record.manifest.name)
     ]

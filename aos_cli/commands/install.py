@@ -10,14 +10,15 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from aos_cli.console import Console, get_console, safe
+from aos_cli.console import Console, get_console
 from aos_cli.install.consent import Answers
 from aos_cli.install.env_values import parse_variables
 from aos_cli.install.hook_questions import parse_answers
 from aos_cli.install.journey import Order, Report, install_archive
 from aos_cli.install.sources import Source, expand_source
+from aos_cli.install.telling import say_installed, show_failure
 from aos_cli.invocation import get_invocation
-from aos_cli.render.errors import Described, describe
+from aos_cli.render.errors import describe
 from aos_runtime.errors import AosError
 
 
@@ -89,10 +90,10 @@ def install(
             report = _install(source, answers, variables)
         except AosError as error:
             failures.append((text, error))
-            _show_failure(console, text, describe(error))
+            show_failure(console, text, describe(error))
         else:
             reports.append(report)
-            _say_installed(console, report)
+            say_installed(console, report)
     return _show_many(console, reports, failures)
 
 
@@ -164,41 +165,8 @@ def _show_one(console: Console, report: Report) -> int:
     if console.is_json:
         console.json(report.document())
     else:
-        _say_installed(console, report)
+        say_installed(console, report)
     return 0
-
-
-def _say_installed(console: Console, report: Report) -> None:
-    installed = report.installed
-    version = safe(installed.version)
-    change = {
-        "install": f"Installed {installed.name} {version}",
-        "upgrade": f"Upgraded {installed.name} from {safe(report.previous_version or '')} to {version}",
-        "downgrade": f"Replaced {installed.name} {safe(report.previous_version or '')} by older {version}",
-        "reinstall": f"Installed {installed.name} {version} again",
-    }[report.phase.value]
-    console.success(f"{change}.")
-    for line in report.activated.warnings:
-        console.warn(f"its hook said: {safe(line)}")
-    if report.env.orphans:
-        keys = ", ".join(safe(key) for key in report.env.orphans)
-        console.note(f"Values of keys that this version no longer has are kept: {keys}")
-    for row in report.missing_imports:
-        interface = f"{row['namespace']}:{row['interface']} {row['requirement']}"
-        console.note(f"Nothing that is installed exports what it imports: {safe(interface)}")
-    for row in report.export_conflicts:
-        console.note(f"{row['capsule']} exports {safe(row['namespace'])}:{safe(row['interface'])} as well.")
-    if report.reload_problem:
-        console.warn(f"the running daemon did not load it: {safe(report.reload_problem)}")
-        console.hint("run `aos restart`")
-
-
-def _show_failure(console: Console, label: str, described: Described) -> None:
-    console.error(f"{safe(label)}: {described.message}" if label else described.message)
-    for line in described.details:
-        console.raw_error(f"  {line}")
-    if described.hint:
-        console.hint(described.hint)
 
 
 def _show_many(console: Console, reports: list[Report], failures: list[tuple[str, AosError]]) -> int:

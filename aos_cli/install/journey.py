@@ -144,9 +144,9 @@ def _index_names(home: Home) -> None:
 
 
 def _approval(origin: Provenances, *, approved: bool) -> ApprovalSource:
-    if approved or not is_trusted(origin):
-        return ApprovalSource.EXPLICIT
-    return ApprovalSource.BUNDLED if origin is Provenances.BUNDLED else ApprovalSource.LOCAL_BUILD
+    if origin is Provenances.BUNDLED:
+        return ApprovalSource.BUNDLED  # also where a person agreed: the wheel replaces it when it is newer
+    return ApprovalSource.EXPLICIT if approved or not is_trusted(origin) else ApprovalSource.LOCAL_BUILD
 
 
 def _collect(stage: Stage, order: Order, console: Console) -> Collected:

@@ -26,7 +26,7 @@ from aos_runtime.kernel.questions import APPROVAL_REPLIES, ELICIT_REPLIES
 from aos_runtime.wire import requests as wire
 from aos_runtime.wire.client import encode_message
 from aos_runtime.wire.egress import CHAT_TOPICS, decide_egress, encode_event, is_for_clients
-from aos_runtime.wire.handshake import Identity
+from aos_runtime.wire.handshake import NO_WORKSPACE, Identity
 from aos_runtime.wire.ingress import CHAT_REPLY_TOPIC, Accepted, Refused, decide_ingress
 from aos_runtime.wire.methods import (
     EVENTS_PREFIX,
@@ -133,7 +133,9 @@ class Gateway:
         if self._ownership.epoch(identity.principal) is None:
             return f"principal {identity.principal} is served by another daemon"
         workspace = self._workspace
-        if identity.workspace is not None:
+        if identity.workspace == NO_WORKSPACE:
+            workspace = None
+        elif identity.workspace is not None:
             workspace = Path(identity.workspace)
             problem = self._check_workspace(workspace)
             if problem is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from aos_runtime.store.file_tree import PRIVATE_UMASK
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
@@ -14,6 +16,8 @@ class Options:
     foreground: bool = False
     workspace: Path | None = None
     user_home: Path | None = None
+    umask: int = PRIVATE_UMASK
+    """What the caller's files may be read by: the workspace is his, and what is made there."""
 
 
 class StuckThreads(RuntimeError):

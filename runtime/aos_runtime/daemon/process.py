@@ -14,11 +14,13 @@ import signal
 import sys
 import threading
 import traceback
+from dataclasses import replace
 
 from aos_runtime.daemon.options import Options, StuckThreads
 from aos_runtime.daemon.runtime import Runtime
 from aos_runtime.errors import AosError, InvalidInput
 from aos_runtime.home import Home
+from aos_runtime.store.file_tree import PRIVATE_UMASK
 
 FORCE_EXIT_S = 8.0
 EXIT_FAILED = 1
@@ -35,7 +37,7 @@ COLLECT_AFTER = 50_000
 def serve(home: Home, options: Options) -> int:
     """Run a daemon until it is told to stop; the exit status.  An error of the start is told on stderr."""
     prepare_descriptors(foreground=options.foreground)
-    os.umask(0o077)
+    options = replace(options, umask=os.umask(PRIVATE_UMASK))
     if not options.foreground:
         with contextlib.suppress(PermissionError):  # a session leader already
             os.setsid()

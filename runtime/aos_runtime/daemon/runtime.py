@@ -17,6 +17,7 @@ from aos_runtime.config import load_settings
 from aos_runtime.daemon.audit import open_trail, retention_of
 from aos_runtime.daemon.connection import Closed
 from aos_runtime.daemon.gateway import Gateway
+from aos_runtime.daemon.guests import make_loader
 from aos_runtime.daemon.journal import LogJournal
 from aos_runtime.daemon.options import Options, StuckThreads
 from aos_runtime.daemon.profile_watch import ProfileWatch, make_principals
@@ -47,15 +48,13 @@ from aos_runtime.kernel.idle import IdleSweep
 from aos_runtime.kernel.kernel import Kernel, system_cause
 from aos_runtime.kernel.leader import Leader
 from aos_runtime.kernel.lifecycle import Lifecycle
-from aos_runtime.kernel.loading import Loader
 from aos_runtime.kernel.office import Office
-from aos_runtime.kernel.outside import Outside
 from aos_runtime.kernel.ports import LocalOwnership
 from aos_runtime.kernel.questions import Questions
 from aos_runtime.kernel.requests import RequestRouter, is_request
 from aos_runtime.kernel.supervise import Supervisor
 from aos_runtime.kernel.ticker import Ticker
-from aos_runtime.kernel.views import View, holds_capability, visible_to
+from aos_runtime.kernel.views import View, visible_to
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName, PrincipalName
 from aos_runtime.store.approval_rules import read_rules
 from aos_runtime.store.audit_entry import SUCCESS, SYSTEM
@@ -165,18 +164,18 @@ class Runtime:
             before_block=self.kernel.before_block,
             trail=self.trail,
         )
-        loader = Loader(
+        loader = make_loader(
             home=self._home,
+            options=self._options,
+            settings=self.settings,
+            journal=self.journal,
+            trail=self.trail,
             codes=self.codes,
             state=self.state,
-            bus=self.kernel,
-            journal=self.journal,
-            before_block=self.kernel.before_block,
-            budget_of=self.principals.budget,
-            trail=self.trail,
-            request_approval=self.approvals.request,
-            holds=lambda who, source, name: holds_capability(self.lifecycle.view(who), source, name),
-            outside=Outside.of(self.settings, self.journal.daemon),
+            kernel=self.kernel,
+            principals=self.principals,
+            approvals=self.approvals,
+            view=lambda who: self.lifecycle.view(who),
         )
         self._capsules = Capsules(self.trail)
         supervisor = Supervisor(self.journal, self._announce)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from aos_runtime.store.guest_files import FileStat
+from aos_runtime.store.file_handles import FileStat
 
 
 class OpenedFile(Protocol):

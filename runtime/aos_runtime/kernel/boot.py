@@ -39,10 +39,12 @@ def ensure_bundled(
     """Install the bundled capsules that are due; the names installed.  What fails is logged.
 
     Due is what is absent and was never removed by the operator, and what is newer than what is there.
+    Nothing is installed here that asks for a capability which nobody agreed to: that is for `aos init`.
     """
     try:
         catalogue = read_catalogue(folder)
-        due = due_bundled(home, principal, catalogue)
+        present = frozenset(list_names(home, principal))
+        due = [row for row in due_bundled(home, principal, catalogue) if row.name in present or not row.asks]
     except AosError as error:
         journal.daemon("error", f"bundled capsules: {error.message}")
         return ()
@@ -70,6 +72,9 @@ def _install(
                 catalogue=catalogue,
                 wait_s=LOCK_WAIT_S,
             ) as stage:
+                if stage.needs_consent:
+                    journal.daemon("warn", f"{row.name} {row.version} asks for more than it holds: aos init")
+                    continue
                 activator.activate(stage)
                 commit(stage, approval=Approval(source=ApprovalSource.BUNDLED), source_text=None)
         except AosError as error:

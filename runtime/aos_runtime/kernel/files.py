@@ -27,9 +27,9 @@ from aos_runtime.policy.file_gate import (
     parse_place,
 )
 from aos_runtime.store import guest_files
-from aos_runtime.store.file_tree import At, FileCase, FileRefused, FileTree
+from aos_runtime.store.file_handles import MAX_FILE_BYTES, FileStat, Made, OpenFile
+from aos_runtime.store.file_tree import PRIVATE_UMASK, At, FileCase, FileRefused, FileTree
 from aos_runtime.store.files import make_private_folder
-from aos_runtime.store.guest_files import FileStat, Made, OpenFile
 from aos_runtime.store.installed import Installed
 
 READ, WRITE, BOTH = ("fs_read",), ("fs_write",), ("fs_read", "fs_write")
@@ -55,6 +55,8 @@ class FileRoots:
     own: Path
     workspace: Callable[[], str | None]
     shows_own: bool = False
+    umask: int = PRIVATE_UMASK
+    """Of files in a workspace; those of the home and the scratch folder are private."""
 
 
 class AuditedFile:
@@ -123,7 +125,7 @@ class GuestFiles:
 
     def write(self, path: str, data: bytes, *, append: bool) -> None:
         call = "fs.append" if append else "fs.write"
-        if len(data) > guest_files.MAX_FILE_BYTES:
+        if len(data) > MAX_FILE_BYTES:
             self._note(call, path, FileCase.TOO_LARGE.value)
             raise FileRefused(FileCase.TOO_LARGE)
         self._do(call, path, WRITE, lambda at: guest_files.write(at, data, self._made, append=append))
@@ -252,7 +254,7 @@ class GuestFiles:
             self._workspace = None
             return self._own
         if tree is None or str(tree.path) != text:
-            self._workspace = tree = FileTree(Path(text), is_canonical=True)
+            self._workspace = tree = FileTree(Path(text), is_canonical=True, umask=self._roots.umask)
         return tree
 
     def _kept(self, tree: FileTree) -> FileTree:
@@ -287,6 +289,7 @@ def make_files(
     context: GuestContext,
     note: Note,
     denied: Callable[[FileDenial], None],
+    umask: int,
 ) -> GuestFiles:
     """The files of one instance of an installed capsule.
 
@@ -302,6 +305,7 @@ def make_files(
         scratch=home.scratch(installed.principal),
         own=installed.generation,
         workspace=workspace,
+        umask=umask,
     )
     return GuestFiles(roots, gates_of(installed.receipt.capabilities), note=note, denied=denied)
 

@@ -40,6 +40,7 @@ from aos_runtime.kernel.runloop import EXEMPT_WINDOW_S, WINDOW_S, Attempt, RunLo
 from aos_runtime.kernel.subscriptions import Owner, Subscriptions
 from aos_runtime.names import CapsuleName, Digest, PrincipalName
 from aos_runtime.policy.denials import Denial
+from aos_runtime.store.file_tree import PRIVATE_UMASK
 from aos_runtime.store.installed import Installed, load_installed
 
 RequestApproval = Callable[[CapsuleName, PrincipalName, Envelope | None, str, str], str | Err]
@@ -100,7 +101,9 @@ class Unready:
 
 
 class Loader:
-    """Makes generations; one per daemon.  `budget_of` gives what a principal may use."""
+    """Makes generations; one per daemon.  `budget_of` gives what a principal may use, `umask` is that of the
+    person whose workspaces are served.
+    """
 
     def __init__(
         self,
@@ -116,8 +119,10 @@ class Loader:
         request_approval: RequestApproval | None = None,
         holds: Holds = _nobody_holds,
         outside: Outside | None = None,
+        umask: int = PRIVATE_UMASK,
     ) -> None:
         self._outside = outside
+        self._umask = umask
         self._holds = holds
         self._budget_of = budget_of
         self._home = home
@@ -246,7 +251,7 @@ class Loader:
             has_capability=lambda holder, capability: self._holds(principal, holder, capability),
         )
         note = note_calls(self._trail, principal, name)
-        context.files = make_files(self._home, installed, context, note, denials.note)
+        context.files = make_files(self._home, installed, context, note, denials.note, self._umask)
         if self._outside is not None:
             context.network = self._outside.door(installed, env, note, denials.note)
         if attempt is not None:

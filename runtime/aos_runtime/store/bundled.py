@@ -1,8 +1,8 @@
 """The capsules that come with the wheel: their catalogue is their authority.
 
-`bundled.json` lists name, version, file and content digest of each.  One that the operator removed stays
-removed (`home.bundled_file`); one that the operator replaced by an own build is left alone; a newer one
-replaces an older bundled one.  This module reads archives of the wheel and installs nothing.
+`bundled.json` lists name, version, file, content digest and the capabilities of each.  One that the operator
+removed stays removed (`home.bundled_file`); one that the operator replaced by an own build is left alone; a
+newer one replaces an older bundled one.  This module reads archives of the wheel and installs nothing.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ class BundledCapsule:
     version: str
     path: Path
     content_digest: Digest
+    asks: tuple[str, ...] = ()
+    """The names of the capabilities that it asks for.  One that asks for any waits for a person's yes."""
 
 
 def read_catalogue(folder: Path = BUNDLED_FOLDER) -> tuple[BundledCapsule, ...]:
@@ -116,4 +118,5 @@ def _row(folder: Path, row: object) -> BundledCapsule:
         version=str(Version.parse(str(row["version"]))),
         path=folder / file,
         content_digest=parse_digest(str(row["content_digest"])),
+        asks=tuple(str(name) for name in row.get("asks", ())),
     )

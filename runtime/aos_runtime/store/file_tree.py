@@ -25,9 +25,13 @@ Parts = tuple[str, ...]
 Admit = Callable[[Parts], None]
 """Raises FileRefused where the capsule may not use the place that a path led to."""
 
+PRIVATE_UMASK = 0o077
+"""Of the daemon's own files."""
+
 _PATH_ONLY = getattr(os, "O_PATH", os.O_RDONLY)
 _ROOT = _PATH_ONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FOLDER = _ROOT | os.O_NOFOLLOW
+LISTED_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NOT_A_FOLDER = (errno.ENOTDIR, errno.ELOOP)
 
 
@@ -128,11 +132,7 @@ class Spot:
 
     def open_folder(self) -> int:
         """A descriptor of the folder that stands here, to list it."""
-        return os.open(
-            self.name,
-            os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC,
-            dir_fd=self.folder,
-        )
+        return os.open(self.name, LISTED_FOLDER, dir_fd=self.folder)
 
     def __enter__(self) -> Self:
         return self
@@ -142,12 +142,16 @@ class Spot:
 
 
 class FileTree:
-    """One root.  With `is_canonical` its own path may hold no link, not even one that is put there later."""
+    """One root.  With `is_canonical` its own path may hold no link, not even one that is put there later.
 
-    __slots__ = ("_is_canonical", "names", "path")
+    What is made below it has the rights that `umask` leaves, whatever that of the process is.
+    """
 
-    def __init__(self, path: Path, *, is_canonical: bool) -> None:
+    __slots__ = ("_is_canonical", "names", "path", "umask")
+
+    def __init__(self, path: Path, *, is_canonical: bool, umask: int = PRIVATE_UMASK) -> None:
         self.path = path
+        self.umask = umask
         self._is_canonical = is_canonical
         self.names: Parts = path.parts[1:]
         """From `/` down to the root."""
@@ -226,12 +230,24 @@ class FileTree:
                     return target
                 if error.errno != errno.ENOENT:
                     raise
-                folder = _make_and_descend(folder, name, None if is_admitted else lambda: admit(parts))
+                folder = self._make_and_descend(folder, name, None if is_admitted else lambda: admit(parts))
                 is_admitted = True
         os.close(folder)
         if not is_admitted:
             admit(parts)
         return None
+
+    def _make_and_descend(self, folder: int, name: str, admit: Callable[[], None] | None) -> int:
+        """Make the folder `name` unless somebody else just did, and descend into it."""
+        try:
+            if admit is not None:
+                admit()
+            with contextlib.suppress(FileExistsError):
+                make_folder_at(folder, name, self.umask)
+        except BaseException:
+            os.close(folder)
+            raise
+        return _descend(folder, name)
 
     def _resolve(self, base: Parts, text: str) -> Parts:
         """The place that a link in the folder `base` names; `base` holds no link itself."""
@@ -286,17 +302,16 @@ def _descend(folder: int, name: str, *, keep: tuple[int, ...] = ()) -> int:
     return below
 
 
-def _make_and_descend(folder: int, name: str, admit: Callable[[], None] | None) -> int:
-    """Make the folder `name` unless somebody else just did, and descend into it."""
-    try:
-        if admit is not None:
-            admit()
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(name, dir_fd=folder)
-    except BaseException:
-        os.close(folder)
-        raise
-    return _descend(folder, name)
+def make_folder_at(folder: int, name: str, umask: int) -> None:
+    """Make the folder `name` in the open `folder`."""
+    mode = 0o777 & ~umask
+    os.mkdir(name, mode, dir_fd=folder)
+    if umask != PRIVATE_UMASK:
+        made = os.open(name, LISTED_FOLDER, dir_fd=folder)
+        try:
+            os.fchmod(made, mode)
+        finally:
+            os.close(made)
 
 
 def _spot(folder: int, parts: Parts) -> Spot:

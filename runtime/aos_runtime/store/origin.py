@@ -92,14 +92,17 @@ def all_requests(manifest: Manifest) -> tuple[str, ...]:
 
 
 def find_wishes(origin: Provenances, manifest: Manifest, previous: Installed | None) -> Wishes:
-    """What is asked beyond what this capsule's receipt holds; a bundled capsule holds by its catalogue."""
-    if origin is Provenances.BUNDLED:
-        return Wishes(capabilities=Capabilities(), requests=())
+    """What is asked beyond what this capsule's receipt holds.
+
+    What a bundled capsule hears and knows is the wheel's to say; its capabilities are asked like any other's.
+    """
     held = Capabilities() if previous is None else previous.receipt.capabilities
     granted = () if previous is None else previous.receipt.requests
     return Wishes(
         capabilities=manifest.capabilities.beyond(held),
-        requests=tuple(wish for wish in all_requests(manifest) if wish not in granted),
+        requests=()
+        if origin is Provenances.BUNDLED
+        else tuple(wish for wish in all_requests(manifest) if wish not in granted),
     )
 
 

@@ -49,6 +49,9 @@ class KeyEntry(NamedTuple):
     deny: tuple[str, ...] = ()
 
 
+NO_WORKSPACE = ""
+
+
 class Identity(NamedTuple):
     """Who a connection is.
 
@@ -59,6 +62,7 @@ class Identity(NamedTuple):
     device: KeyEntry | None
     client_version: str
     workspace: str | None
+    """Absolute; `NO_WORKSPACE` where the peer says that it is in none, None where it says nothing."""
 
     @property
     def verified(self) -> bool:
@@ -126,7 +130,7 @@ class ServerHandshake:
             problem = workspace_problem(workspace)
             if problem is not None:
                 return self._reject(problem, problem)
-        folder = None if workspace is None else str(workspace)
+        folder = str(workspace) if workspace is not None else NO_WORKSPACE if "workspace" in request else None
         if claimed is None:
             return self._accept(Identity(ANONYMOUS_PRINCIPAL, None, client_version, folder))
         return self._challenge(claimed, folder)

@@ -38,7 +38,8 @@ class ClientHandshake:
     """The client's side of one connection.
 
     With `principal` and `sign` (ed25519 over bytes, 64 bytes back) it authenticates; without, it is
-    anonymous.  `workspace` is the absolute path of the folder that `cwd://` means for this connection.
+    anonymous.  `workspace` is the absolute path of the folder that `cwd://` means for this connection, None
+    where there is none.
     """
 
     __slots__ = ("_fields", "_principal", "_proved", "_sign")
@@ -59,9 +60,8 @@ class ClientHandshake:
             "protocol_version": PROTOCOL_VERSION,
             "client_version": client_version,
             "claimed_principal": self._principal,
+            "workspace": workspace,
         }
-        if workspace is not None:
-            self._fields["workspace"] = workspace
 
     def start(self) -> bytes:
         """The first frame to send."""

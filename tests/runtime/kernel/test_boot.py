@@ -12,12 +12,13 @@ from aos_runtime.home import Home
 from aos_runtime.kernel.activation import Activation, Activator
 from aos_runtime.kernel.boot import ensure_bundled, index_tools, report_view
 from aos_runtime.names import CapsuleName
-from aos_runtime.store.commit import remove_installed
+from aos_runtime.store.bundled import read_catalogue
+from aos_runtime.store.commit import Approval, commit, remove_installed
 from aos_runtime.store.installed import read_installed
 from aos_runtime.store.layout import open_home
 from aos_runtime.store.names_index import read_tools
 from aos_runtime.store.receipts import ApprovalSource
-from aos_runtime.store.stage import Stage
+from aos_runtime.store.stage import Stage, stage_source
 from tests.support.capsules import make_archive, write_capsule
 from tests.support.kernels import ALICE, Bench, FakeJournal, fixed_now
 
@@ -38,13 +39,14 @@ class Wheel:
         self.folder = root / "bundled"
         self.journal = FakeJournal()
 
-    def bundle(self, *versions: tuple[str, str]) -> None:
+    def bundle(self, *versions: tuple[str, str], extra: str = "", asks: tuple[str, ...] = ()) -> None:
         rows = []
         for name, version in versions:
-            path = write_capsule(self.folder / f"{name}.capsule", make_archive(name, version))
+            path = write_capsule(self.folder / f"{name}.capsule", make_archive(name, version, extra=extra))
             with path.open("rb") as file:
                 digest = scan_archive(file).content_digest
-            rows.append({"name": name, "version": version, "file": path.name, "content_digest": digest})
+            row = {"name": name, "version": version, "file": path.name, "content_digest": digest}
+            rows.append({**row, "asks": list(asks)})
         (self.folder / "bundled.json").write_text(json.dumps(rows))
 
     def ensure(self) -> tuple[str, ...]:
@@ -73,6 +75,25 @@ def test_a_newer_one_replaces_it(wheel: Wheel) -> None:
     wheel.bundle(("demo", "0.3.0"))
     assert wheel.ensure() == ("demo",)
     assert read_installed(wheel.home, ALICE, DEMO).version == "0.3.0"
+
+
+NET = '\n[capabilities]\nnet = ["x.org"]\n'
+
+
+def test_one_that_asks_for_something_waits_for_a_yes(wheel: Wheel) -> None:
+    wheel.bundle(("demo", "0.1.0"), extra=NET, asks=("net",))
+    assert wheel.ensure() == ()
+    assert wheel.journal.lines == []
+    [row] = read_catalogue(wheel.folder)
+    with stage_source(wheel.home, ALICE, row.path, now=fixed_now(), catalogue=(row,)) as stage:
+        assert stage.needs_consent
+        commit(stage, approval=Approval(source=ApprovalSource.BUNDLED), source_text=None)
+    wheel.bundle(("demo", "0.2.0"), extra=NET, asks=("net",))
+    assert wheel.ensure() == ("demo",), "it asks for nothing that it does not hold"
+    wheel.bundle(("demo", "0.3.0"), extra=NET.replace("x.org", "*"), asks=("net",))
+    assert wheel.ensure() == ()
+    assert wheel.journal.lines[-1] == ("_daemon", "warn", "demo 0.3.0 asks for more than it holds: aos init")
+    assert read_installed(wheel.home, ALICE, DEMO).version == "0.2.0"
 
 
 def test_one_that_the_operator_removed_stays_removed(wheel: Wheel) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from aos_runtime.capsule.capability import Capabilities
+from aos_runtime.store.file_handles import MAX_FILE_BYTES
 from aos_runtime.store.file_tree import FileCase, FileRefused
-from aos_runtime.store.guest_files import MAX_FILE_BYTES
 from tests.support.guest_files import FileRoom
 
 

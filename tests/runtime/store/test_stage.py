@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -130,12 +131,19 @@ def test_only_what_is_beyond_the_receipt_is_asked(
         assert (stage.asks.net, stage.requests, stage.phase) == (("y.org",), (), Phase.UPGRADE)
 
 
-def test_a_bundled_capsule_holds_by_its_catalogue(home: Home, tmp_path: Path, now: datetime) -> None:
-    data = make_archive(extra='\n[capabilities]\nnet = ["*"]\n')
+def test_a_bundled_capsule_is_known_by_its_catalogue_and_asks_like_any_other(
+    home: Home, tmp_path: Path, now: datetime
+) -> None:
+    data = make_archive(extra='\n[capabilities]\nnet = ["*"]\nteleport = true\n')
     with _stage(home, tmp_path, now, data) as stage:
         row = BundledCapsule(name=DEMO, version="0.1.0", path=tmp_path, content_digest=stage.content_digest)
     with _stage(home, tmp_path, now, data, catalogue=(row,)) as stage:
         assert stage.provenance_class is Provenances.BUNDLED
+        assert (stage.asks.net, stage.requests, stage.needs_consent) == (("*",), (), True)
+    plain = make_archive(extra="\n[capabilities]\nteleport = true\n")
+    with _stage(home, tmp_path, now, plain) as stage:
+        row = replace(row, content_digest=stage.content_digest)
+    with _stage(home, tmp_path, now, plain, catalogue=(row,)) as stage:
         assert not stage.needs_consent
     changed = make_archive(extra='\n[capabilities]\nnet = ["*", "a"]\n')
     with _stage(home, tmp_path, now, changed, catalogue=(row,)) as stage:

@@ -12,6 +12,7 @@ from aos_runtime.errors import Denied, PeerFault
 from aos_runtime.names import PrincipalName
 from aos_runtime.wire.frames import MAX_HANDSHAKE_BYTES
 from aos_runtime.wire.handshake import (
+    NO_WORKSPACE,
     Identity,
     KeyEntry,
     Rejected,
@@ -229,6 +230,13 @@ def test_a_workspace_that_cannot_be_one_is_refused_with_its_reason(workspace: ob
     assert (answer(reply)["reason"], reply.outcome) == (problem, Rejected(problem))
 
 
+def test_saying_that_there_is_none_is_not_saying_nothing() -> None:
+    told = server().receive(request(workspace=None)).outcome
+    silent = server().receive(request()).outcome
+    assert isinstance(told, Identity) and isinstance(silent, Identity)
+    assert (told.workspace, silent.workspace) == (NO_WORKSPACE, None)
+
+
 def test_a_workspace_is_looked_at_only_after_the_token() -> None:
     assert answer(server().receive(request(workspace="no", token="no"))) == FAILED
 
@@ -256,6 +264,7 @@ def test_without_a_key_the_client_is_anonymous() -> None:
         "protocol_version": 1,
         "client_version": "0.1.0",
         "claimed_principal": None,
+        "workspace": None,
         "signature": None,
     }
 

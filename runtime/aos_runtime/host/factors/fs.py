@@ -27,8 +27,8 @@ from aos_runtime.host.wit import (
     Type,
     Variant,
 )
+from aos_runtime.store.file_handles import FileStat
 from aos_runtime.store.file_tree import FileCase, FileRefused
-from aos_runtime.store.guest_files import FileStat
 
 FILE_HANDLE = "file-handle"
 MAX_OPEN_FILES = 16

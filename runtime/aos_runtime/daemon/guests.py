@@ -1,0 +1,50 @@
+"""What the guests of one daemon are given: everything that it holds, handed to the loader of capsules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aos_runtime.config import Settings
+from aos_runtime.daemon.options import Options
+from aos_runtime.home import Home
+from aos_runtime.host import CodeCache
+from aos_runtime.kernel.approvals import Approvals
+from aos_runtime.kernel.audited import Trail
+from aos_runtime.kernel.kernel import Journal, Kernel
+from aos_runtime.kernel.loading import Loader
+from aos_runtime.kernel.outside import Outside
+from aos_runtime.kernel.ports import State
+from aos_runtime.kernel.principals import Principals
+from aos_runtime.kernel.views import View, holds_capability
+from aos_runtime.names import PrincipalName
+
+
+def make_loader(
+    *,
+    home: Home,
+    options: Options,
+    settings: Settings,
+    journal: Journal,
+    trail: Trail,
+    codes: CodeCache,
+    state: State,
+    kernel: Kernel,
+    principals: Principals,
+    approvals: Approvals,
+    view: Callable[[PrincipalName], View],
+) -> Loader:
+    """The one loader of a daemon.  `view` gives what a principal has loaded, at any time later."""
+    return Loader(
+        home=home,
+        codes=codes,
+        state=state,
+        bus=kernel,
+        journal=journal,
+        before_block=kernel.before_block,
+        budget_of=principals.budget,
+        trail=trail,
+        request_approval=approvals.request,
+        holds=lambda who, source, name: holds_capability(view(who), source, name),
+        outside=Outside.of(settings, journal.daemon),
+        umask=options.umask,
+    )
