@@ -47,6 +47,7 @@ def test_a_request_and_its_reply(short_home: Home) -> None:
             "protocol_version": 1,
             "client_version": AOS_VERSION,
             "claimed_principal": None,
+            "workspace": None,
             "signature": None,
         }
     ]

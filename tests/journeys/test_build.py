@@ -402,9 +402,12 @@ def test_the_bundle_is_built_unsigned_with_its_catalogue(tmp_path: Path) -> None
     (tmp_path / "gone.capsule").touch()
     build_bundle(ROOT, tmp_path, environ=environ)
     first = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
-    assert sorted(first) == ["bundled.json", "hello.capsule", "prompt-builder.capsule", "router.capsule"]
+    names = sorted(path.parent.name for path in (ROOT / "capsules").glob("*/Capsule.toml"))
+    assert sorted(first) == sorted(["bundled.json", *(f"{name}.capsule" for name in names)])
     rows = read_catalogue(tmp_path)
-    assert [row.name for row in rows] == ["hello", "prompt-builder", "router"]
+    assert [row.name for row in rows] == names
+    asks = {row.name: row.asks for row in rows}
+    assert (asks["router"], asks["fs"]) == ((), ("fs_read", "fs_write"))
     for row in rows:
         inventory = scan_archive(io.BytesIO(row.path.read_bytes()))
         assert inventory.provenance is None
