@@ -42,6 +42,14 @@ SOAKS: dict[str, tuple[str, str]] = {
         "tests.soak.crash",
         "kill install and daemon at every n-th write, fsync and rename: every home opens again, whole",
     ),
+    "lanes": (
+        "tests.soak.lanes",
+        "both lanes with the same random calls of the whole ABI: equal, and equal to what was sent",
+    ),
+    "pointers": (
+        "tests.soak.pointers",
+        "made-up pointers: nothing outside a guest's memory is touched, every lie is a trap of that guest",
+    ),
     "host": (
         "tests.soak.host_fuzz",
         "a guest that calls every import with random numbers: each call is honest or a trap, never our fault",

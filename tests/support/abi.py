@@ -1,6 +1,6 @@
 """The whole host ABI as `tests/golden/abi/astrid.wit` has it, read by wasm-tools and by nothing of ours.
 
-`FUNCTIONS` gives every function its signature; a handle in one says which resource it is of.
+`functions` gives every function its signature; a handle in one says which resource it is of.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 from aos_runtime.host import wit
 from tests.support.guests import wasm_tools
 
-WIT_FILE = Path(__file__).parents[1] / "golden" / "abi" / "astrid.wit"
+FOLDER = Path(__file__).parents[1] / "golden" / "abi"
+ZOO = "astrid:zoo/host@1.0.0"
+"""An interface of our own, with every type that there is."""
 
 
 class NamedHandle(wit.Handle, frozen=True, tag="h", array_like=True):
@@ -35,7 +37,7 @@ class Function(NamedTuple):
 
 def packages() -> str:
     """The text of all packages, to follow a world's."""
-    return WIT_FILE.read_text(encoding="utf-8")
+    return "".join((FOLDER / name).read_text(encoding="utf-8") for name in ("astrid.wit", "zoo.wit"))
 
 
 def nameless(kind: Any) -> Any:
@@ -70,7 +72,17 @@ def document() -> dict[str, Any]:
 
 @functools.cache
 def functions() -> tuple[Function, ...]:
-    """Every function, interface by interface."""
+    """Every function of the ABI, interface by interface."""
+    return tuple(one for one in _everything() if one.interface != ZOO)
+
+
+@functools.cache
+def zoo() -> tuple[Function, ...]:
+    """The functions of our own interface."""
+    return tuple(one for one in _everything() if one.interface == ZOO)
+
+
+def _everything() -> tuple[Function, ...]:
     return tuple(
         Function(interface_name(found), name, _signature(one))
         for found in document()["interfaces"]

@@ -11,7 +11,7 @@ among arguments or results is written `New(kind)`: the relay makes one, and read
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from unittest import mock
@@ -30,12 +30,15 @@ RELAY = "astrid:relay/host@1.0.0"
 PUBLISH = (IPC, "publish")
 LANES = ("edge", "component")
 AREA, AREA_BYTES = 1024, 2048
+UNKNOWN_KIND = "unknown"
+"""Of a handle that the guest was not given."""
 IMAGE_AT = 8 << 20
-IMAGE_PAGES = 160
+MEMORY_BYTES = 10 << 20
 _HEADER = struct.Struct("<IIII")
 
 MORE = """
  (global $mark (mut i32) (i32.const 0))
+ (global $lie (mut i32) (i32.const 0))
  (func $digit (param i32) (result i32)
   (i32.add (local.get 0) (select (i32.const 48) (i32.const 87) (i32.lt_u (local.get 0) (i32.const 10)))))
  ;; Writes n bytes from `from` as hexadecimal digits to `to`.
@@ -49,15 +52,23 @@ MORE = """
    (local.set $to (i32.add (local.get $to) (i32.const 2)))
    (local.set $n (i32.sub (local.get $n) (i32.const 1)))
    (br $next))))"""
+REALLOC = "(if (global.get $lie) (then (return (global.get $lie))))"
 HOOK = f"""
- ;; The payload: which import, where its memory image lies in the payload, its size, then the core values.
+ ;; With an action: to return the pointer that the payload begins with, over a record that follows there.
+ (if (local.get $action_size) (then
+  (memory.copy (i32.const 16) (i32.add (local.get $payload) (i32.const 4)) (i32.const 20))
+  (return (i32.load (local.get $payload)))))
+ ;; The payload: which import, where its memory image lies in the payload, its size, what realloc
+ ;; shall answer meanwhile, then the core values.
  (memory.copy (i32.const {IMAGE_AT})
   (i32.add (local.get $payload) (i32.load offset=4 (local.get $payload)))
   (i32.load offset=8 (local.get $payload)))
  (memory.fill (i32.const {AREA}) (i32.const 0) (i32.const {AREA_BYTES}))
  (local.set $i (i32.load (local.get $payload)))
  (global.set $mark (global.get $heap))
+ (global.set $lie (i32.load offset=12 (local.get $payload)))
  %(calls)s
+ (global.set $lie (i32.const 0))
  ;; The answer: where the heap began, the result area, and what the host had allocated.
  (i32.store (i32.const {AREA - 4}) (global.get $mark))
  (local.set $i (i32.sub (global.get $heap) (global.get $mark)))
@@ -129,9 +140,8 @@ class Script:
         self.given[handle] = new.kind
         return handle
 
-    def _name_given(self, kind: NamedHandle, handle: int) -> New:
-        assert self.given[handle] == kind.resource
-        return New(self.given[handle])
+    def _name_given(self, _kind: NamedHandle, handle: int) -> New:
+        return New(self.given.get(handle, UNKNOWN_KIND))
 
 
 class Outcome(NamedTuple):
@@ -148,7 +158,7 @@ class Relay:
     def __init__(self, engine: HostEngine, interface: str, lane: str, *, is_built: bool = True) -> None:
         """Not `is_built`: no function of the interface is there."""
         self.interface = interface
-        self.functions = [one for one in abi.functions() if one.interface == interface]
+        self.functions = [one for one in (*abi.functions(), *abi.zoo()) if one.interface == interface]
         self._kinds = sorted({kind for one in self.functions for kind in _kinds_in(one.signature)})
         self._calls = [
             *self.functions,
@@ -163,19 +173,47 @@ class Relay:
 
     def call(self, function: Function, arguments: Sequence[Any], answer: Any) -> Outcome:
         """Have the guest call `function`; its fake answers `answer`."""
-        self.script.seen.clear()
-        self.script.answer = answer
-        signature, image = function.signature, Image(IMAGE_AT)
-        kinds = [kind for _, kind in signature.params]
         try:
-            lowered = [
-                _rewrite(kind, value, lambda _kind, new: self._acquire(new.kind))
-                for kind, value in zip(kinds, arguments, strict=True)
-            ]
-            result = self._hook(self._calls.index(function), signature, image, lowered)
+            data = self._make(function, arguments, answer, Image(IMAGE_AT), AREA, 0)
+            result = _read_answer(function.signature.result, data)
+            return Outcome(self._seen(), _rewrite(function.signature.result, result, self._let_go))
         except GuestTrap as trap:
             return Outcome(self._seen(), None, f"{trap.reason}: {trap.message}")
-        return Outcome(self._seen(), _rewrite(signature.result, result, self._let_go))
+
+    def lie(
+        self,
+        function: Function,
+        arguments: Sequence[Any],
+        answer: Any,
+        *,
+        image: Image,
+        area: int = AREA,
+        realloc: int = 0,
+    ) -> GuestTrap | None:
+        """As `call`, with made-up numbers in it; how it was stopped."""
+        return _stopped(lambda: self._make(function, arguments, answer, image, area, realloc))
+
+    def lie_about_its_result(self, pointer: int, record: bytes) -> GuestTrap | None:
+        """The hook returns this pointer, with these 20 bytes at 16; how it was stopped."""
+        return _stopped(lambda: self._ready().hook(b"x", pointer.to_bytes(4, "little") + record))
+
+    def _make(
+        self,
+        function: Function,
+        arguments: Sequence[Any],
+        answer: Any,
+        image: Image,
+        area: int,
+        realloc: int,
+    ) -> bytes:
+        self.script.seen.clear()
+        self.script.answer = answer
+        pairs = zip(function.signature.params, arguments, strict=True)
+        lowered = [
+            _rewrite(kind, value, lambda _kind, new: self._acquire(new.kind)) for (_, kind), value in pairs
+        ]
+        index = self._calls.index(function)
+        return self._hook(index, _words(image, function.signature, lowered, area), image, realloc)
 
     def close(self) -> None:
         if self.instance is not None:
@@ -188,27 +226,29 @@ class Relay:
     def _acquire(self, kind: str) -> int:
         """A handle that the guest owns, as the guest numbers it."""
         giver = _giver(kind)
-        return int(self._hook(self._calls.index(giver), giver.signature, Image(IMAGE_AT), []))
+        data = self._hook(self._calls.index(giver), [], Image(IMAGE_AT))
+        return int(_read_answer(giver.signature.result, data))
 
     def _let_go(self, kind: NamedHandle, handle: int) -> New:
         """The guest drops what it was given, which the host must see."""
-        assert self.instance is not None
-        resources, drop = self.instance.context.resources, _drop(self.interface, kind.resource)
+        resources, drop = self._ready().context.resources, _drop(self.interface, kind.resource)
         before = resources.closed
-        self._hook(self._calls.index(drop), drop.signature, Image(IMAGE_AT), [handle])
+        self._hook(self._calls.index(drop), [handle], Image(IMAGE_AT))
         assert resources.closed == before + 1
         return New(kind.resource)
 
-    def _hook(self, index: int, signature: wit.Signature, image: Image, arguments: Sequence[Any]) -> Any:
+    def _ready(self) -> Instance:
         if self.instance is None or self.instance.dead:
             self.close()
             self.instance = Instance(self.code, self.recorder.context(keeps_resources=True))
-        words = _words(image, signature, arguments)
+        return self.instance
+
+    def _hook(self, index: int, words: Sequence[int], image: Image, realloc: int = 0) -> bytes:
         body = b"".join(word.to_bytes(8, "little") for word in words)
-        header = _HEADER.pack(index, _HEADER.size + len(body), len(image.data), 0)
-        data = self.instance.hook(b"", header + body + bytes(image.data)).data
+        header = _HEADER.pack(index, _HEADER.size + len(body), len(image.data), realloc)
+        data = self._ready().hook(b"", header + body + bytes(image.data)).data
         assert data is not None
-        return _read_answer(signature.result, bytes.fromhex(data.decode()))
+        return bytes.fromhex(data.decode())
 
     def _compile(self, engine: HostEngine, lane: str, is_built: bool) -> Code:
         built = self.functions if is_built else []
@@ -219,7 +259,13 @@ class Relay:
             known[giver.interface, giver.name] = self.script.giver(giver, kind)
         imports = "".join(_import(i, one) for i, one in enumerate(self._calls))
         calls = "".join(_call(i, one.signature) for i, one in enumerate(self._calls))
-        text = guest_text(HOOK % {"calls": calls}, imports=imports, more=MORE, pages=str(IMAGE_PAGES))
+        text = guest_text(
+            HOOK % {"calls": calls},
+            imports=imports,
+            realloc=REALLOC,
+            more=MORE,
+            pages=str(MEMORY_BYTES >> 16),
+        )
         interfaces = [self.interface, *([RELAY] if self._kinds else [])]
         world = world_of(*interfaces, packages=abi.packages() + _relay_package(self.interface, self._kinds))
         component = component_of(text, world)
@@ -229,7 +275,15 @@ class Relay:
         return code
 
 
-def _words(image: Image, signature: wit.Signature, arguments: Sequence[Any]) -> list[int]:
+def _stopped(call: Callable[[], object]) -> GuestTrap | None:
+    try:
+        call()
+        return None
+    except GuestTrap as trap:
+        return trap
+
+
+def _words(image: Image, signature: wit.Signature, arguments: Sequence[Any], area: int) -> list[int]:
     params = wit.TupleOf(tuple(kind for _, kind in signature.params))
     core_params, _ = canonical.core_type(signature)
     if len(canonical.flat_of(params)) > canonical.MAX_FLAT_PARAMS:
@@ -238,7 +292,7 @@ def _words(image: Image, signature: wit.Signature, arguments: Sequence[Any]) -> 
         words = [at]
     else:
         words = [word for _, word in canonical.lower_flat(image, params, arguments)]
-    return [*words, AREA] if len(words) < len(core_params) else words
+    return [*words, area] if len(words) < len(core_params) else words
 
 
 def _read_answer(result: wit.Type | None, data: bytes) -> Any:
@@ -306,6 +360,11 @@ def _kinds_in(kind: Any) -> set[str]:
         case wit.Result(ok, err):
             return _kinds_in(ok) | _kinds_in(err)
     return set()
+
+
+def without_handles(kind: wit.Type, value: Any) -> Any:
+    """The same value with a number for each handle."""
+    return _rewrite(kind, value, lambda _kind, _new: 1)
 
 
 def _rewrite(kind: Any, value: Any, change: Any) -> Any:

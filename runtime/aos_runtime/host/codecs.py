@@ -18,7 +18,7 @@ Simple types are here, compound ones in `compounds`.
 | variant | Case(name, payload) |
 | enum, flags | str, frozenset of str |
 | option | None or the value; the value in a 1-tuple where it is itself an option |
-| result | the ok value (None for no payload), or Err(case, payload) |
+| result | the ok value (None for no payload), or Err(case, payload); never a result itself |
 | own, borrow | int |
 """
 

@@ -127,6 +127,8 @@ EDGE = f"""(module
       (local.get $action) (local.get $la) (local.get $payload) (local.get $lp)))
     ;; The record holds pointers, so it is aligned to 4.
     (if (i32.and (local.get $r) (i32.const 3)) (then (call $stop (i32.const {FAULT_MISALIGNED}))))
+    ;; All of it lies inside, also what is not read.
+    (call $check_inside (local.get $r) (i32.const 20))
     (local.set $al (i32.load $guest offset=4 (local.get $r)))
     (local.set $has (i32.load8_u $guest offset=8 (local.get $r)))
     ;; An option has two cases.

@@ -33,7 +33,7 @@ def test_the_abi_is_whole() -> None:
 
 
 @pytest.mark.parametrize("lane", LANES)
-@pytest.mark.parametrize("function", FUNCTIONS, ids=str)
+@pytest.mark.parametrize("function", FUNCTIONS + abi.zoo(), ids=str)
 def test_every_arm_crosses_unchanged(function: Function, lane: str, relay: Callable[..., Relay]) -> None:
     guest, random_ = relay(function.interface, lane), random.Random(str(function))
     for arm in arms(function.signature.result, random_):

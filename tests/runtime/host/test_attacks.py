@@ -50,7 +50,18 @@ TRAPS: dict[str, tuple[str, str, TrapReason, str]] = {
         TrapReason.TRAP,
         "the guest gave a misaligned pointer",
     ),
-    "result record outside": ("", "(i32.const -8)", TrapReason.TRAP, "it reached outside its memory"),
+    "result record outside": (
+        "",
+        "(i32.const -8)",
+        TrapReason.TRAP,
+        "the guest gave a pointer outside its memory",
+    ),
+    "result record that ends outside": (
+        "",
+        f"(i32.const {PAGE - 12})",
+        TrapReason.TRAP,
+        "the guest gave a pointer outside its memory",
+    ),
     "result record misaligned": (
         "",
         "(i32.const 18)",
