@@ -12,7 +12,7 @@ from tests.support.canonical import Image
 from tests.support.relay import IMAGE_AT, LANES, Relay
 
 MOST_BYTES = 2_700_000
-"""What wasmtime lets a guest of the component lane pass in one call, near enough: 48 bytes each in 128 MiB."""
+"""What wasmtime lets a guest of the component lane pass in one call, near enough: 128 MiB of 48 bytes."""
 
 
 class Echoing(Image):
