@@ -70,19 +70,18 @@ class _Fold:
         self.authorization = authorization
 
 
-class _Ticket:
-    """Somebody who waits for one entry."""
+class _Awaited:
+    """An entry that somebody waits for."""
 
-    __slots__ = ("done", "error")
+    __slots__ = ("done", "draft", "error")
 
-    def __init__(self) -> None:
+    def __init__(self, draft: Draft) -> None:
+        self.draft = draft
         self.done = threading.Event()
         self.error: AosError | None = None
 
 
-class _Queued(NamedTuple):
-    draft: Draft
-    ticket: _Ticket | None
+_Queued = Draft | _Awaited
 
 
 class AuditTrail:
@@ -138,13 +137,16 @@ class AuditTrail:
         authorization: Mapping[str, object] = NOT_REQUIRED,
     ) -> None:
         """Queue one entry.  Every string in it is cut at 1024 bytes; never waits and never raises."""
-        self._take(_Queued(self._draft(principal, action, outcome, authorization), None))
+        self.take(self._draft(principal, action, outcome, authorization))
 
-    def record_short(
-        self, principal: str | None, action: Mapping[str, object], outcome: Mapping[str, object]
-    ) -> None:
-        """As `record`, for an action whose strings are known to be short: what every tool call pays."""
-        self._take(_Queued(Draft(self._now_ns(), principal, action, NOT_REQUIRED, outcome), None))
+    def take(self, draft: Draft) -> None:
+        """As `record`, for an entry whose strings are known to be short: what every tool call pays."""
+        if len(self._queue) < MAX_QUEUED:
+            self._enqueue(draft)
+        else:
+            self._accepted += 1
+            self._lost += 1
+            self._lost_unsaid += 1
 
     def require(
         self,
@@ -157,14 +159,14 @@ class AuditTrail:
 
         Unavailable `audit-unavailable`: it is not on record, and the effect must not happen.
         """
-        ticket = _Ticket()
-        self._take(_Queued(self._draft(principal, action, outcome, authorization), ticket))
+        awaited = _Awaited(self._draft(principal, action, outcome, authorization))
+        self._enqueue(awaited)
         self._urgent.set()
         self._wake.set()
-        if not ticket.done.wait(REQUIRE_TIMEOUT_S):
+        if not awaited.done.wait(REQUIRE_TIMEOUT_S):
             raise _refused(f"it was not on record within {REQUIRE_TIMEOUT_S:g} s")
-        if ticket.error is not None:
-            raise _refused(ticket.error.message)
+        if awaited.error is not None:
+            raise _refused(awaited.error.message)
 
     def host_call(self, call: HostCall) -> None:
         """A guest's call with an effect, done or refused: the first at once, repeats counted in one entry."""
@@ -266,9 +268,9 @@ class AuditTrail:
         lost = self._lost_unsaid
         if lost:
             action: Mapping[str, object] = {"type": "host_call_loss", "count": lost}
-            batch.append(_Queued(self._draft(None, action, SUCCESS, SYSTEM), None))
+            batch.append(self._draft(None, action, SUCCESS, SYSTEM))
         try:
-            self._store.append([one.draft for one in batch])
+            self._store.append([one.draft if type(one) is _Awaited else one for one in batch])
         except AosError as error:
             self._refuse(batch[:-1] if lost else batch, error)
             return False
@@ -283,7 +285,7 @@ class AuditTrail:
     def _refuse(self, batch: list[_Queued], error: AosError) -> None:
         """The disk took nothing: tell who waits, whose effects do not happen, and keep the rest."""
         self._failed += 1
-        self._pending = [one for one in batch if one.ticket is None]
+        self._pending = [one for one in batch if type(one) is not _Awaited]
         _tell(batch, error)
         if self._trouble is None:
             self._report("error", f"{error.message}; what must be audited is refused until it works again")
@@ -314,12 +316,8 @@ class AuditTrail:
     ) -> Draft:
         return Draft(self._now_ns(), principal, bounded(action), authorization, bounded(outcome))
 
-    def _take(self, queued: _Queued) -> None:
+    def _enqueue(self, queued: _Queued) -> None:
         self._accepted += 1
-        if len(self._queue) >= MAX_QUEUED and queued.ticket is None:
-            self._lost += 1
-            self._lost_unsaid += 1
-            return
         self._queue.append(queued)
         if not self._wake.is_set():
             self._wake.set()
@@ -338,9 +336,9 @@ class AuditTrail:
 def _tell(entries: Iterable[_Queued], error: AosError | None) -> None:
     """Wake whoever waits for one of these; with the error that kept them off the record, if any."""
     for one in entries:
-        if one.ticket is not None:
-            one.ticket.error = error
-            one.ticket.done.set()
+        if type(one) is _Awaited:
+            one.error = error
+            one.done.set()
 
 
 def _refused(reason: str) -> Unavailable:

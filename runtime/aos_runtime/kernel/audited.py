@@ -13,7 +13,7 @@ from typing import Protocol
 from aos_runtime.host.context import KvSpace
 from aos_runtime.kernel.audit import HostCall
 from aos_runtime.names import CapsuleName, PrincipalName
-from aos_runtime.store.audit_entry import SUCCESS, failure
+from aos_runtime.store.audit_entry import SUCCESS, Draft, failure
 from aos_runtime.store.kv import KvRefused
 
 DENIED: Mapping[str, object] = {"type": "denied"}
@@ -130,9 +130,7 @@ class Trail(Protocol):
         authorization: Mapping[str, object] = ...,
     ) -> None: ...
 
-    def record_short(
-        self, principal: str | None, action: Mapping[str, object], outcome: Mapping[str, object]
-    ) -> None: ...
+    def take(self, draft: Draft) -> None: ...
 
     def record_folded(
         self,

@@ -13,7 +13,7 @@ from aos_runtime.capsule.topics import TOOL_RESULT
 from aos_runtime.kernel.actor import Actor, Delivery
 from aos_runtime.kernel.audited import Trail
 from aos_runtime.names import CapsuleName
-from aos_runtime.store.audit_entry import SUCCESS, capped, failure
+from aos_runtime.store.audit_entry import NOT_REQUIRED, SUCCESS, Draft, ToolCall, capped, failure
 
 TOOL_PREFIX = "tool.v1.execute."
 RESULT_SUFFIX = ".result"
@@ -56,7 +56,7 @@ class ToolCalls:
         self._trail = trail
         self._clock = clock
         self._answers: dict[tuple[str | None, str, str], bool] = {}
-        self._loops: dict[tuple[str | None, str], tuple[float, dict[str, object]]] = {}
+        self._loops: dict[tuple[str | None, str], tuple[float, ToolCall]] = {}
         """Calls that run loops have, the oldest first: since when, and what their entry will say."""
 
     @staticmethod
@@ -121,8 +121,9 @@ class ToolCalls:
         if waiting is not None:
             self._record_call(key[0], waiting[1], NO_RESULT)
 
-    def _record_call(self, principal: str | None, action: dict[str, object], error: str | None) -> None:
-        self._trail.record_short(principal, action, SUCCESS if error is None else failure(error))
+    def _record_call(self, principal: str | None, call: ToolCall, error: str | None) -> None:
+        outcome = SUCCESS if error is None else failure(error)
+        self._trail.take(Draft(time.time_ns(), principal, call, NOT_REQUIRED, outcome))
 
     def _record_command(self, capsule: CapsuleName, envelope: Envelope, error: str | None) -> None:
         action = {
@@ -134,14 +135,10 @@ class ToolCalls:
         self._trail.record(envelope.principal, action, SUCCESS if error is None else failure(error))
 
 
-def _call_action(capsule: CapsuleName, topic: str, call: _Call) -> dict[str, object]:
-    return {
-        "type": "capsule_tool_call",
-        "capsule_id": capsule,
-        "tool": topic[len(TOOL_PREFIX) :],
-        "args_hash": blake3(call.arguments).hexdigest(),
-        "call_id": call.call_id,
-    }
+def _call_action(capsule: CapsuleName, topic: str, call: _Call) -> ToolCall:
+    return ToolCall(
+        capsule, topic[len(TOOL_PREFIX) :], blake3(call.arguments).hexdigest(), call.call_id
+    )
 
 
 def _read_call(body: bytes) -> _Call:

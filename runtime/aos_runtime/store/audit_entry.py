@@ -35,12 +35,21 @@ _BATCH_CONTEXT = b"aos.audit.batch.v1\0"
 _RECEIPT_CONTEXT = b"aos.audit.prune.v1\0"
 
 
-class Draft(NamedTuple):
+class ToolCall(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="capsule_tool_call"):
+    """The action of one execution of a tool: what most entries are about."""
+
+    capsule_id: str
+    tool: str
+    args_hash: str
+    call_id: str
+
+
+class Draft(msgspec.Struct, frozen=True, gc=False):
     """An entry before it has a place in a chain.  `at_ns` is the wall clock; all strings are bounded."""
 
     at_ns: int
     principal: str | None
-    action: Mapping[str, object]
+    action: Mapping[str, object] | ToolCall
     authorization: Mapping[str, object]
     outcome: Mapping[str, object]
 
@@ -184,15 +193,15 @@ class Session:
 
     def __init__(self) -> None:
         self.id = str(uuid.uuid4())
-        self._prefix = self.id[:18]
+        self._prefix = f"{self.id[:18]}-8000-"
         self._next = 0
         self._second = -1
         self._stamp = ""
 
     def next_id(self) -> str:
-        """A UUID: the session's beginning, then a number that only grows."""
+        """A UUID: the session's beginning, then a number that only grows, below 2**48."""
         self._next = number = self._next + 1
-        return f"{self._prefix}-{0x8000 | (number >> 48):04x}-{number & 0xFFFFFFFFFFFF:012x}"
+        return f"{self._prefix}{number:012x}"
 
     def timestamp(self, at_ns: int) -> str:
         """RFC 3339 in UTC with microseconds."""
