@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 from nacl.signing import SigningKey
 
 from aos_runtime.errors import Unavailable
@@ -92,10 +93,9 @@ class FakeTrail:
         self.entries.append(("record", principal, action, outcome))
         self.authorizations.append(authorization)
 
-    def record_short(
-        self, principal: str | None, action: Mapping[str, object], outcome: Mapping[str, object]
-    ) -> None:
-        self.record(principal, action, outcome)
+    def take(self, draft: Draft) -> None:
+        action = msgspec.to_builtins(draft.action)
+        self.record(draft.principal, action, draft.outcome, draft.authorization)
 
     def require(
         self,

@@ -98,6 +98,11 @@ def user_invocable(topic: str) -> Surface | None:
     return "cli" if head == COMMAND_RUN else None
 
 
+def is_tool_answer(topic: str) -> bool:
+    """Whether a tool's handler answers on `topic`."""
+    return topic == TOOL_RESULT or (topic.startswith(f"{TOOL_EXECUTE}.") and topic.endswith(".result"))
+
+
 def is_tool_name(name: str) -> bool:
     """Whether the router forwards `name`: Unicode alphanumerics, `-`, `_`, `:`; never the word `result`."""
     return (

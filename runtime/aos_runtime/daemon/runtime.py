@@ -231,7 +231,6 @@ class Runtime:
         # The gateway hears before the door: it asks which answers the door still expects.
         self.kernel.on(self.gateway.wants, self.gateway.hear)
         self.kernel.on(self.door.wants, self.door.hear)
-        self.kernel.on(self.tool_calls.wants, self.tool_calls.hear)
         self.kernel.on(self.cancellations.wants, self.cancellations.receive)
         self.kernel.on(self.questions.wants, self.questions.hear, answers=True)
         self.server.listen(path)

@@ -21,7 +21,6 @@ leave through a function that it is given.
 from __future__ import annotations
 
 import difflib
-import os
 import threading
 import time
 from collections import deque
@@ -32,6 +31,7 @@ import msgspec
 
 from aos_runtime.bus.envelope import Envelope
 from aos_runtime.capsule.topics import TOOL_REQUEST, TOOL_RESULT, is_tool_name, tool_topic
+from aos_runtime.daemon.call_ids import CallIds
 from aos_runtime.kernel.cancellation import CANCEL_TOPIC
 from aos_runtime.kernel.cancellation import MAX_CALLS as MAX_CANCELLED
 from aos_runtime.kernel.failures import CANCELLED, FAILURE_PREFIX
@@ -54,7 +54,6 @@ from aos_runtime.wire.payloads import (
 MAX_CALLS = 4096
 MAX_CALLS_PER_CLIENT = 256
 NEAREST = 3
-CALL_ID_BYTES = 16
 MAX_GIVEN_UP = 256
 
 Reply = Callable[[bytes], None]
@@ -142,6 +141,7 @@ class ToolsDoor:
         self._bus = bus
         self._view_of = view_of
         self._clock = clock
+        self._ids = CallIds()
         self._calls: dict[str, _Call] = {}
         self._per_client: dict[str, int] = {}
         self._given_up: deque[str] = deque(maxlen=MAX_GIVEN_UP)
@@ -229,7 +229,7 @@ class ToolsDoor:
         ):
             reply(wire.error(self._unknown(name, cause)))
             return
-        call_id = os.urandom(CALL_ID_BYTES).hex()
+        call_id = self._ids.take()
         message = _message(
             cause,
             TOOL_REQUEST,

@@ -3,8 +3,9 @@
 The only module that touches the binding's private names, so that a new wasmtime has one place to break.
 Rules of that API, each learned from a crash: in a raw value only the low 32 bits of an `i32` mean anything; a
 callback must outlive its store; a function type must outlive the call that registers it, and serves one
-engine only; a returned error or trap belongs to us and is freed.  The library is opened with `CDLL`, never
-`PyDLL`: the interpreter lock is released while a guest runs, or the clock that interrupts it could not tick.
+engine only; a returned error or trap belongs to us and is freed.  What runs a guest is called through `CDLL`,
+which lets go of the interpreter lock, or the clock that interrupts it could not tick; only what sets or reads
+a number of a store is called through `PyDLL`, so that it cannot cost a change of threads.
 """
 
 from __future__ import annotations
@@ -32,16 +33,17 @@ _NO_FINALIZER = ctypes.CFUNCTYPE(None, c_void_p)()
 _CONTINUE = 0
 _UNCHECKED = ctypes.CFUNCTYPE(c_size_t, c_void_p, c_void_p, c_void_p, c_size_t)
 _library = ctypes.CDLL(str(ffi.filename))
+_quick = ctypes.PyDLL(str(ffi.filename))
 
 # Argument types stay undeclared: every argument is a ready ctypes value, and converting costs as much as
 # a small call.
 call_unchecked = _library.wasmtime_func_call_unchecked
 call_unchecked.restype = c_size_t
-set_epoch_deadline = _library.wasmtime_context_set_epoch_deadline
+set_epoch_deadline = _quick.wasmtime_context_set_epoch_deadline
 set_epoch_deadline.restype = None
-set_fuel = _library.wasmtime_context_set_fuel
+set_fuel = _quick.wasmtime_context_set_fuel
 set_fuel.restype = c_size_t
-get_fuel = _library.wasmtime_context_get_fuel
+get_fuel = _quick.wasmtime_context_get_fuel
 get_fuel.restype = c_size_t
 _new_trap = _library.wasmtime_trap_new
 _new_trap.restype = c_size_t

@@ -270,7 +270,7 @@ class AuditTrail:
             action: Mapping[str, object] = {"type": "host_call_loss", "count": lost}
             batch.append(self._draft(None, action, SUCCESS, SYSTEM))
         try:
-            self._store.append([one.draft if type(one) is _Awaited else one for one in batch])
+            self._store.append([one if isinstance(one, Draft) else one.draft for one in batch])
         except AosError as error:
             self._refuse(batch[:-1] if lost else batch, error)
             return False

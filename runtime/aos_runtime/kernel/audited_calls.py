@@ -9,14 +9,13 @@ import msgspec
 from blake3 import blake3
 
 from aos_runtime.bus.envelope import Envelope
-from aos_runtime.capsule.topics import TOOL_RESULT
+from aos_runtime.capsule.topics import user_invocable
 from aos_runtime.kernel.actor import Actor, Delivery
 from aos_runtime.kernel.audited import Trail
 from aos_runtime.names import CapsuleName
 from aos_runtime.store.audit_entry import NOT_REQUIRED, SUCCESS, Draft, ToolCall, capped, failure
 
 TOOL_PREFIX = "tool.v1.execute."
-RESULT_SUFFIX = ".result"
 MAX_ANSWERS = 4096
 MAX_CALL_ID = 256
 LOOP_ANSWER_S = 300.0
@@ -48,40 +47,38 @@ _decode_call = msgspec.json.Decoder(_Call).decode
 class ToolCalls:
     """One entry for each execution of a tool or command handler.
 
-    A native subscriber hears the results that handlers publish; the kernel says when a handler has ended.
-    A run loop has no end that could be seen: its entry is made when the result comes by, or never came.
+    The kernel says what a handler answered and when it has ended.  A run loop has no end that could be seen:
+    its entry is made when the result comes by, or never came.
     """
 
     def __init__(self, trail: Trail, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._trail = trail
         self._clock = clock
-        self._answers: dict[tuple[str | None, str, str], bool] = {}
+        self._answers: dict[tuple[int, str], bool] = {}
+        """Results of handlers that run: by the sequence number of the request and the id in the result."""
         self._loops: dict[tuple[str | None, str], tuple[float, ToolCall]] = {}
         """Calls that run loops have, the oldest first: since when, and what their entry will say."""
 
-    @staticmethod
-    def wants(topic: str) -> bool:
-        """The topics that `hear` takes: what a tool's handler answers on."""
-        return topic == TOOL_RESULT or (topic.startswith(TOOL_PREFIX) and topic.endswith(RESULT_SUFFIX))
-
-    def hear(self, envelope: Envelope) -> None:
-        """A result came by; it counts for the capsule that published it."""
+    def answered(self, envelope: Envelope, cause: Envelope) -> None:
+        """A result was published while `cause` was served; it counts for the handler that serves it."""
+        is_own = user_invocable(cause.topic) == "tool"
+        if not is_own and not self._loops:
+            return
         try:
             answer = _decode_answer(envelope.body)
         except (msgspec.DecodeError, UnicodeError):
             return
         if len(answer.call_id) > MAX_CALL_ID:
             return
-        if self._loops:
-            waiting = self._loops.pop((envelope.principal, answer.call_id), None)
-            if waiting is not None:
-                self._record_call(
-                    envelope.principal, waiting[1], ERROR_RESULT if answer.result.is_error else None
-                )
-                return
-        if len(self._answers) >= MAX_ANSWERS:  # answers of calls that had ended: nobody asks for them
-            self._answers.clear()
-        self._answers[envelope.principal, envelope.source_id, answer.call_id] = answer.result.is_error
+        waiting = self._loops.pop((envelope.principal, answer.call_id), None) if self._loops else None
+        if waiting is not None:
+            self._record_call(
+                envelope.principal, waiting[1], ERROR_RESULT if answer.result.is_error else None
+            )
+        elif is_own:
+            if len(self._answers) >= MAX_ANSWERS:  # of ids that no handler was asked for
+                self._answers.clear()
+            self._answers[cause.seq, answer.call_id] = answer.result.is_error
 
     def executed(self, actor: Actor, delivery: Delivery, error: str | None) -> None:
         """A handler of a user-invocable topic has ended; `error` says why it failed, where it did."""
@@ -90,10 +87,7 @@ class ToolCalls:
             self._record_command(actor.name, envelope, error)
             return
         call = _read_call(delivery.body)
-        answer = None
-        if call.call_id:
-            source = actor.generation.context.source_id
-            answer = self._answers.pop((envelope.principal, source, call.call_id), None)
+        answer = self._answers.pop((envelope.seq, call.call_id), None) if call.call_id else None
         if error is None and answer is not False:
             error = NO_RESULT if answer is None else ERROR_RESULT
         self._record_call(envelope.principal, _call_action(actor.name, envelope.topic, call), error)
@@ -136,9 +130,7 @@ class ToolCalls:
 
 
 def _call_action(capsule: CapsuleName, topic: str, call: _Call) -> ToolCall:
-    return ToolCall(
-        capsule, topic[len(TOOL_PREFIX) :], blake3(call.arguments).hexdigest(), call.call_id
-    )
+    return ToolCall(capsule, topic[len(TOOL_PREFIX) :], blake3(call.arguments).hexdigest(), call.call_id)
 
 
 def _read_call(body: bytes) -> _Call:

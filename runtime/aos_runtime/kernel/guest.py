@@ -121,44 +121,13 @@ class GuestPort:
         self._context = context
         context.observe = self._observe
 
-    def publish(self, topic: str, payload: bytes) -> str | None:
-        """None when accepted; else the case of the WIT error, `unknown:TEXT` for one with a text."""
-        return self._publish(topic, payload, self._cause())
+    def publish(self, topic: str, payload: bytes, cause: Envelope | None = None) -> str | None:
+        """None when accepted; else the case of the WIT error, `unknown:TEXT` for one with a text.
 
-    def publish_as(self, topic: str, payload: bytes, claimed: str) -> str | None:
-        """`publish` in the name of the connection that an uplink reads; what it claims is never believed."""
-        if not self._is_uplink:
-            self._denied(uplink_denial(topic))
-            return IpcRefusal.CAPABILITY_DENIED.value
-        cause = msgspec.structs.replace(self._cause(), principal=UNBOUND_UPLINK, device_key_id=None)
-        return self._publish(topic, payload, cause)
-
-    def subscribe(self, pattern: str) -> Subscription | str:
-        """A subscription, or the case of the WIT error."""
-        hearing = self._hearing
-        if hearing is None:
-            return IpcRefusal.CAPABILITY_DENIED.value
-        refusal = subscribe_refusal(pattern, hearing.rows, len(hearing.owner.held))
-        if refusal is not None:
-            self._denied(subscribe_denial(pattern, refusal))
-            return refusal.case.value
-        return hearing.subscriptions.open(
-            hearing.owner, own_pattern(pattern, self._source_id), self._scope(hearing.owner)
-        )
-
-    def _scope(self, owner: Owner) -> Scope:
-        """Inside an interceptor only its caller's messages, in a run loop the owner's and the system's."""
-        context = self._context
-        if context is None or context.is_loop or context.current is None:
-            return Scope(owner.principal, True)
-        return Scope(context.current.principal, False)
-
-    def _cause(self) -> Envelope:
-        """Whom the guest speaks for: the caller, or its owner where there is none or it is the system."""
-        cause = self._context.current if self._context is not None else None
-        return self._idle_cause if cause is None or cause.principal is None else cause
-
-    def _publish(self, topic: str, payload: bytes, cause: Envelope) -> str | None:
+        The message inherits who it is from `cause`, by default from the invocation that is served.
+        """
+        if cause is None:
+            cause = self._cause()
         size_bytes = len(payload)
         refusal = self._refusal(topic, size_bytes)
         budget = self._budget
@@ -184,6 +153,39 @@ class GuestPort:
         if plan.refusal is not None and (plan.denied or not self._bus.is_handled(topic, cause.principal)):
             return self._refuse(topic, f"unknown:{plan.refusal}")
         return None
+
+    def publish_as(self, topic: str, payload: bytes, claimed: str) -> str | None:
+        """`publish` in the name of the connection that an uplink reads; what it claims is never believed."""
+        if not self._is_uplink:
+            self._denied(uplink_denial(topic))
+            return IpcRefusal.CAPABILITY_DENIED.value
+        cause = msgspec.structs.replace(self._cause(), principal=UNBOUND_UPLINK, device_key_id=None)
+        return self.publish(topic, payload, cause)
+
+    def subscribe(self, pattern: str) -> Subscription | str:
+        """A subscription, or the case of the WIT error."""
+        hearing = self._hearing
+        if hearing is None:
+            return IpcRefusal.CAPABILITY_DENIED.value
+        refusal = subscribe_refusal(pattern, hearing.rows, len(hearing.owner.held))
+        if refusal is not None:
+            self._denied(subscribe_denial(pattern, refusal))
+            return refusal.case.value
+        return hearing.subscriptions.open(
+            hearing.owner, own_pattern(pattern, self._source_id), self._scope(hearing.owner)
+        )
+
+    def _scope(self, owner: Owner) -> Scope:
+        """Inside an interceptor only its caller's messages, in a run loop the owner's and the system's."""
+        context = self._context
+        if context is None or context.is_loop or context.current is None:
+            return Scope(owner.principal, True)
+        return Scope(context.current.principal, False)
+
+    def _cause(self) -> Envelope:
+        """Whom the guest speaks for: the caller, or its owner where there is none or it is the system."""
+        cause = self._context.current if self._context is not None else None
+        return self._idle_cause if cause is None or cause.principal is None else cause
 
     def _refuse(self, topic: str, refusal: str) -> str:
         """Leave a step of a publish that the guest was refused; gives back the refusal."""

@@ -45,6 +45,10 @@ DROP_WARNING_S = 1.0
 class Executions(Protocol):
     """Who keeps account of what was executed on user-invocable surfaces."""
 
+    def answered(self, envelope: Envelope, cause: Envelope) -> None:
+        """A result of a tool was published by whoever serves `cause`."""
+        ...
+
     def executed(self, actor: Actor, delivery: Delivery, error: str | None) -> None: ...
 
     def delivered(self, envelope: Envelope, capsule: CapsuleName) -> None:
@@ -62,19 +66,7 @@ class Journal(Protocol):
 
 def system_cause(principal: str | None, request_owner: str | None = None) -> Envelope:
     """What a message that the daemon itself starts inherits."""
-    return Envelope(
-        seq=0,
-        topic="",
-        body=b"",
-        kind=None,
-        source_id=NIL_SOURCE,
-        principal=principal,
-        device_key_id=None,
-        request_owner=request_owner,
-        origin="system",
-        workspace=None,
-        timestamp_ms=0,
-    )
+    return Envelope(0, "", b"", None, NIL_SOURCE, principal, None, request_owner, "system", None, 0)
 
 
 class Kernel:
@@ -210,6 +202,8 @@ class Kernel:
                     self._ready(actor)
                 elif offer is not Offer.QUEUED:
                     dropped.append((actor, delivery))
+        if plan.is_answer and self._executions is not None:
+            self._executions.answered(envelope, cause)
         for receive in plan.natives:
             receive(envelope)
         for actor, delivery in dropped:
@@ -227,8 +221,9 @@ class Kernel:
             plan = self._routing.plan(topic, message.principal)
             envelope = self._stamp(topic, body, message.kind, message.source_id, message)
             pairs = self._deliveries(envelope, plan)
-            if any(len(actor.waiting) >= MAX_WAITING for actor, _ in pairs):
-                return Submission.FULL
+            for actor, _ in pairs:
+                if len(actor.waiting) >= MAX_WAITING:
+                    return Submission.FULL
             is_taken, received = plan.is_taken, False
             if self._live.count and not plan.denied:
                 received = self.subscriptions.deliver(envelope)
@@ -299,9 +294,12 @@ class Kernel:
             chain = Chain(steps, body)
             first = Delivery(envelope, steps[0].action, body, False, chain, plan.is_invocable, now)
             return ((steps[0].actor, first),)
-        is_sole, is_invocable = len(steps) == 1, plan.is_invocable
+        is_invocable = plan.is_invocable
+        if len(steps) == 1:
+            step = steps[0]
+            return ((step.actor, Delivery(envelope, step.action, body, True, None, is_invocable, now)),)
         return [
-            (step.actor, Delivery(envelope, step.action, body, is_sole, None, is_invocable, now))
+            (step.actor, Delivery(envelope, step.action, body, False, None, is_invocable, now))
             for step in steps
         ]
 

@@ -13,7 +13,7 @@ import msgspec
 
 from aos_runtime.bus.envelope import Envelope
 from aos_runtime.bus.routes import Handler, RouteTable
-from aos_runtime.capsule.topics import user_invocable
+from aos_runtime.capsule.topics import is_tool_answer, user_invocable
 from aos_runtime.kernel.actor import Actor, Step
 from aos_runtime.names import CapsuleName, PrincipalName
 from aos_runtime.policy.publish import DELIVERY_FAILURE
@@ -61,6 +61,8 @@ class Plan(msgspec.Struct, frozen=True):
     """The names of the capsules of `steps`."""
     refusal: str | None = None
     """Why nobody is called on a user-invocable surface; None elsewhere, and where somebody is."""
+    is_answer: bool = False
+    """What a tool's handler answers on."""
     denied: tuple[CapsuleName, ...] = ()
     """Capsules that would have been called there, had the principal access to them."""
 
@@ -103,6 +105,7 @@ class Routing:
             is_invocable=is_invocable,
             refusal=_refusal(topic, principal, denied) if is_invocable and not steps else None,
             denied=denied,
+            is_answer=is_tool_answer(topic),
             targets=tuple(step.actor.name for step in steps),
         )
         if len(self._plans) >= MAX_PLANS:

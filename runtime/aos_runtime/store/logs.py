@@ -36,6 +36,9 @@ MAX_FILE_BYTES = 10 * 1024 * 1024
 MAX_TOTAL_BYTES = 256 * 1024 * 1024
 MAX_OLD_FILES = 7
 MAX_OPEN_FILES = 64
+RECHECK_S = 0.2
+"""How long lines may still go to a file that somebody has moved or removed."""
+
 COPIES_A_MINUTE = 60
 MAX_COPY_CHARACTERS = 4096
 """Bounds of what one capsule's errors put into the daemon's log, so that no guest pushes its history out."""
@@ -149,13 +152,13 @@ class LogSink:
 class _LogFile:
     """One live file.  Not thread-safe: the sink's lock is held around every call."""
 
-    __slots__ = ("_day", "_handle", "_inode", "_name", "_on_rotate", "_path", "_size_bytes", "_torn")
+    __slots__ = ("_checked_s", "_day", "_handle", "_inode", "_on_rotate", "_path", "_size_bytes", "_torn")
 
     def __init__(self, path: Path, on_rotate: Callable[[Path], None]) -> None:
         self._path = path
-        self._name = os.fspath(path)
         self._on_rotate = on_rotate
         self._handle: int | None = None
+        self._checked_s = 0.0
         self._inode = 0
         self._size_bytes = 0
         self._day = 0
@@ -184,13 +187,18 @@ class _LogFile:
             self._handle = None
 
     def _ready_handle(self, now_s: float) -> int:
-        """The open file, opened again where somebody moved or removed it."""
-        if self._handle is not None and self._is_current():
-            return self._handle
+        """The open file, opened again where somebody moved or removed it lately."""
+        if self._handle is not None:
+            if 0.0 <= now_s - self._checked_s < RECHECK_S:
+                return self._handle
+            if self._is_current():
+                self._checked_s = now_s
+                return self._handle
         self.close()
         make_private_folder(self._path.parent)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         self._handle = os.open(self._path, flags, PRIVATE_FILE)
+        self._checked_s = now_s
         facts = os.fstat(self._handle)
         self._size_bytes, self._inode = facts.st_size, facts.st_ino
         self._day = int(_first_time(self._path, now_s) // _DAY_S)
@@ -199,7 +207,7 @@ class _LogFile:
 
     def _is_current(self) -> bool:
         try:
-            return os.stat(self._name).st_ino == self._inode  # noqa: PTH116 - once a line: half the cost
+            return self._path.stat().st_ino == self._inode
         except FileNotFoundError:
             return False
 

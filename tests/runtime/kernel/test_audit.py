@@ -212,7 +212,7 @@ def test_sec_14_a_huge_string_is_cut_before_it_waits_anywhere(desk: Desk) -> Non
     desk.store.gate.clear()
     desk.trail.host_call(call("capability-denied", "ä" * 10_000_000))
     desk.trail.record("alice", {"type": "test", "path": "x" * 20_000_000})
-    queued = [one.draft.action for one in (*desk.trail._pending, *desk.trail._queue)]
+    queued = [one.action for one in (*desk.trail._pending, *desk.trail._queue)]
     assert all(len(str(action)) < 3000 for action in queued)
     desk.store.gate.set()
     desk.wait_for(2)

@@ -36,9 +36,7 @@ def trail() -> FakeTrail:
 @pytest.fixture
 def bench(trail: FakeTrail) -> Bench:
     calls = ToolCalls(trail)
-    made = Bench(executions=calls)
-    made.kernel.on(calls.wants, calls.hear)
-    return made
+    return Bench(executions=calls)
 
 
 def answer(call: Call, content: str = "done", *, is_error: bool = False, topic: str = "") -> None:
@@ -119,7 +117,6 @@ class Loop:
         self.now = 0.0
         self.calls = ToolCalls(trail, clock=lambda: self.now)
         self.bench = Bench(executions=self.calls)
-        self.bench.kernel.on(self.calls.wants, self.calls.hear)
         owner = Owner(CapsuleName("looper"), ALICE)
         self.bench.kernel.subscriptions.open(owner, "tool.v1.execute.x", Scope(ALICE, True))
 

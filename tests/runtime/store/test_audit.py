@@ -6,6 +6,7 @@ import sqlite3
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from aos_runtime.errors import Conflict, Corrupt, Unavailable
@@ -100,7 +101,7 @@ def test_a_batch_that_was_not_taken_leaves_nothing_and_the_next_goes_on(path: Pa
     store = AuditStore(path, SEED)
     store.append([draft(1)])
     store._database.execute("PRAGMA max_page_count = 1")
-    huge = draft(2)._replace(action={"type": "test", "text": "x" * 1_000_000})
+    huge = msgspec.structs.replace(draft(2), action={"type": "test", "text": "x" * 1_000_000})
     with pytest.raises(Unavailable) as caught:
         store.append([huge])
     assert caught.value.code == "audit-unwritable" and "full" in caught.value.message

@@ -13,7 +13,7 @@ from aos_runtime.home import Home
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName, PrincipalName
 from aos_runtime.store import logs as module
 from aos_runtime.store.log_reader import read_records
-from aos_runtime.store.logs import LogSink, old_files, pack_old, read_packed
+from aos_runtime.store.logs import RECHECK_S, LogSink, old_files, pack_old, read_packed
 from tests.runtime.store.conftest import names
 
 DEMO = CapsuleName("demo")
@@ -222,9 +222,13 @@ def test_a_pipe_in_place_of_the_log_does_not_block(home: Home, sink: LogSink, li
     assert sink.dropped == 1
 
 
-def test_a_file_that_somebody_moved_is_made_anew(home: Home, sink: LogSink, live: Path) -> None:
+@pytest.mark.parametrize("after_s", [RECHECK_S, -1.0])
+def test_a_file_that_somebody_moved_is_made_anew(
+    home: Home, sink: LogSink, live: Path, clock: Clock, after_s: float
+) -> None:
     sink.append(DEFAULT_PRINCIPAL, DEMO, "info", "one")
     live.rename(home.log / "moved")
+    clock.now_s += after_s
     sink.append(DEFAULT_PRINCIPAL, DEMO, "info", "two")
     assert _messages(live) == ["two"]
 
