@@ -9,6 +9,7 @@ parameters that do not fit, are answered with an `Error` that says so.  This mod
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -363,10 +364,16 @@ def _read_head(body: bytes) -> _Head | None:
         return None
 
 
+@cache
+def _decoder(shape: type[Struct]) -> msgspec.json.Decoder[Struct]:
+    """The decoder of one shape; there are as many as methods."""
+    return msgspec.json.Decoder(shape)
+
+
 def _read_params(shape: type[Struct], raw: Raw, name: str) -> dict[str, Any] | BadRequest:
     """Checked parameters as plain values, or which one does not fit and where."""
     try:
-        value = msgspec.json.decode(b"{}" if bytes(raw) in (b"", b"null") else raw, type=shape)
+        value = _decoder(shape).decode(b"{}" if bytes(raw) in (b"", b"null") else raw)
     except msgspec.ValidationError as problem:
         return BadRequest(f"bad parameters for {name}: {problem}")
     except _NOT_JSON:
