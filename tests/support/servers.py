@@ -26,7 +26,8 @@ class Request:
     body: bytes = field(default=b"")
 
     def header(self, name: str) -> str | None:
-        return dict(self.headers).get(name)
+        """The value of a header, whatever its case."""
+        return {key.lower(): value for key, value in self.headers}.get(name.lower())
 
 
 Answer = bytes | Callable[[socket.socket, Request], None]

@@ -1,0 +1,91 @@
+#![deny(unsafe_code)]
+#![deny(clippy::all)]
+
+use std::time::Duration;
+
+use astrid_sdk::http::{self, Request};
+use astrid_sdk::net;
+use astrid_sdk::prelude::*;
+use astrid_sdk::schemars;
+use serde::Deserialize;
+
+#[derive(Default)]
+pub struct Reacher;
+
+#[derive(Debug, Default, Deserialize, schemars::JsonSchema)]
+pub struct Page {
+    /// Where to go.
+    pub url: String,
+}
+
+#[derive(Debug, Default, Deserialize, schemars::JsonSchema)]
+pub struct Port {
+    /// A port of this machine.
+    pub port: u16,
+    /// What to send.
+    pub text: String,
+}
+
+#[derive(Debug, Default, Deserialize, schemars::JsonSchema)]
+pub struct Nothing {}
+
+#[capsule]
+impl Reacher {
+    /// Request a page with a key that is never seen here.
+    #[astrid::tool("page")]
+    pub fn page(&self, args: Page) -> Result<String, SysError> {
+        let request = Request::get(args.url).header("Authorization", "Bearer {{secret:API_KEY}}");
+        let response = http::send(&request)?;
+        Ok(format!(
+            "{} {} after {}: {}",
+            response.status(),
+            response.final_url(),
+            response.redirect_count(),
+            response.text()?
+        ))
+    }
+
+    /// Read a page in parts; how many bytes they have.
+    #[astrid::tool("stream")]
+    pub fn stream(&self, args: Page) -> Result<String, SysError> {
+        let stream = http::stream_start(&Request::get(args.url))?;
+        let mut bytes = 0;
+        while let Some(part) = stream.read_chunk()? {
+            bytes += part.len();
+        }
+        Ok(format!("{} {bytes}", stream.status()))
+    }
+
+    /// Send a frame, return the one that answers.
+    #[astrid::tool("frames")]
+    pub fn frames(&self, args: Port) -> Result<String, SysError> {
+        let stream = net::connect("127.0.0.1", args.port)?;
+        stream.write(args.text.as_bytes())?;
+        let answer = stream
+            .recv()
+            .map_err(|error| SysError::ApiError(error.to_string()))?;
+        Ok(String::from_utf8_lossy(&answer).into_owned())
+    }
+
+    /// Send a datagram, return the one that answers.
+    #[astrid::tool("datagram")]
+    pub fn datagram(&self, args: Port) -> Result<String, SysError> {
+        let socket = net::udp_bind("127.0.0.1", 0)?;
+        socket.set_read_timeout(Some(Duration::from_secs(20)))?;
+        socket.send_to(args.text.as_bytes(), "127.0.0.1", args.port)?;
+        let answer = socket.recv_from(1000)?;
+        Ok(answer.map_or_else(String::new, |one| String::from_utf8_lossy(&one.data).into_owned()))
+    }
+
+    /// Listen, say where in the log, return the first frame that comes.
+    #[astrid::tool("serve_once")]
+    pub fn serve_once(&self, _args: Nothing) -> Result<String, SysError> {
+        let listener = net::bind_tcp("127.0.0.1", 0)?;
+        log::info(format!("listening at {}", listener.local_addr()?));
+        let stream = listener.accept()?;
+        let frame = stream
+            .recv()
+            .map_err(|error| SysError::ApiError(error.to_string()))?;
+        Ok(String::from_utf8_lossy(&frame).into_owned())
+    }
+}
