@@ -140,6 +140,26 @@ def status(plan: Plan) -> list[Figure]:
     return _with_home(0, measure)
 
 
+def payload(plan: Plan) -> list[Figure]:
+    """bench/payload.py: host calls that move bytes, over what Python needs for the same bytes."""
+    from bench.payload import measure_costs, measure_memory
+
+    costs = [measure_costs() for _ in range(plan.runs)]
+    sizes = [measure_memory() for _ in range(plan.runs)]
+    return [
+        *(Figure(key=f"payload_{key}", runs=tuple(run[key] for run in costs)) for key in costs[0]),
+        *(Figure(key=f"payload_{key}_memory", runs=tuple(run[key] for run in sizes)) for key in sizes[0]),
+    ]
+
+
+def kv(plan: Plan) -> list[Figure]:
+    """bench/payload.py: the key-value store with small values, over bare sqlite3."""
+    from bench.payload import measure_kv
+
+    runs = [measure_kv() for _ in range(plan.runs)]
+    return [Figure(key=f"kv_{key}", runs=tuple(run[key] for run in runs)) for key in runs[0]]
+
+
 MEASURE: dict[str, Callable[[Plan], list[Figure]]] = {
     "hook": hook, "call": call, "load": load, "boot": boot, "install": install, "build": build, "status":
-    status, }  # fmt: skip
+    status, "payload": payload, "kv": kv, }  # fmt: skip

@@ -29,6 +29,9 @@ def _target(
     return Target(measure=measure, key=key, title=title, unit=unit, bound=bound, at_least=at_least)
 
 
+PAYLOADS = {"fs_read": "fs read of", "fs_write": "fs write of", "kv_get": "kv get of", "kv_set": "kv set of"}
+"""Host calls that move bytes, each held to the same bounds."""
+
 TARGETS: dict[str, Target] = {
     target.key: target
     for target in (
@@ -47,6 +50,24 @@ TARGETS: dict[str, Target] = {
         _target("build", "build_over_cargo", "no-op build, more than cargo's own", "s", 0.35),
         _target("status", "status_time", "aos status", "s", 0.25),
         _target("status", "status_typer", "aos status over a one-command Typer program", "x", 1.5),
+        *(
+            _target(
+                "payload",
+                f"payload_{key}_{label}",
+                f"{title} {size}, less 20 us, over a plain copy",
+                "x",
+                3.0,
+            )
+            for label, size in (("1kb", "1 KB"), ("100kb", "100 KB"), ("1mb", "1 MB"), ("9mb", "9 MB"))
+            for key, title in PAYLOADS.items()
+        ),
+        *(
+            _target("payload", f"payload_{key}_memory", f"{title} 9 MB, memory over the payload", "x", 4.0)
+            for key, title in PAYLOADS.items()
+        ),
+        _target("kv", "kv_get", "kv get of 100 B over bare sqlite3", "x", 4.0),
+        _target("kv", "kv_set", "kv set of 100 B over bare sqlite3", "x", 3.0),
+        _target("kv", "kv_cas", "kv cas of 100 B over bare sqlite3", "x", 3.0),
     )
 }
 

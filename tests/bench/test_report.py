@@ -39,4 +39,4 @@ def test_a_rate_must_reach_its_target_and_a_time_stay_below() -> None:
 
 
 def test_every_measure_has_a_target() -> None:
-    assert MEASURES == ("hook", "call", "load", "boot", "install", "build", "status")
+    assert MEASURES == ("hook", "call", "load", "boot", "install", "build", "status", "payload", "kv")

@@ -210,10 +210,11 @@ class GuestFiles:
         """The place, if the gates let the guest name it; they are asked again where the walk ends."""
 
         def admit(parts: Parts) -> None:
-            self._check(call, place, parts, needs)
+            if parts != place.parts:  # without a link on the way it is the place that was named
+                self._check(call, place, parts, needs)
 
         tree = self._tree(place.root)
-        admit(place.parts)
+        self._check(call, place, place.parts, needs)
         return At(tree, place.parts, admit)
 
     def _check(self, call: str, place: Place, parts: Parts, needs: tuple[str, ...]) -> None:

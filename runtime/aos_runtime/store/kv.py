@@ -29,39 +29,49 @@ MAX_STORAGE_BYTES = 2**63 - 1
 """The storage quota of a principal that has none."""
 
 MAX_PAGE_KEYS = 1024
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 BUSY_TIMEOUT_S = 10.0
 
 _SCHEMA = (
-    """CREATE TABLE IF NOT EXISTS kv (
-      space BLOB NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, PRIMARY KEY (space, key)
-    ) WITHOUT ROWID""",
+    """CREATE TABLE kv (
+      space BLOB NOT NULL, key BLOB NOT NULL, size INTEGER NOT NULL, value BLOB NOT NULL,
+      PRIMARY KEY (space, key)
+    )""",
     "CREATE TABLE usage (space BLOB PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID",
-    "INSERT INTO usage SELECT space, sum(length(key) + length(value)) FROM kv GROUP BY space",
     """CREATE TRIGGER count_added AFTER INSERT ON kv BEGIN
-      INSERT INTO usage VALUES (new.space, length(new.key) + length(new.value))
+      INSERT INTO usage VALUES (new.space, new.size)
       ON CONFLICT (space) DO UPDATE SET bytes = bytes + excluded.bytes;
     END""",
-    """CREATE TRIGGER count_replaced AFTER UPDATE ON kv BEGIN
-      UPDATE usage SET bytes = bytes + length(new.value) - length(old.value) WHERE space = new.space;
+    """CREATE TRIGGER count_replaced AFTER UPDATE ON kv WHEN new.size <> old.size BEGIN
+      UPDATE usage SET bytes = bytes + new.size - old.size WHERE space = new.space;
     END""",
     """CREATE TRIGGER count_deleted AFTER DELETE ON kv BEGIN
-      UPDATE usage SET bytes = bytes - length(old.key) - length(old.value) WHERE space = old.space;
+      UPDATE usage SET bytes = bytes - old.size WHERE space = old.space;
     END""",
 )
-"""`usage` follows `kv` whoever writes: a namespace with millions of keys is never counted through."""
+"""`usage` follows `kv` whoever writes: a namespace with millions of keys is never counted through.
+
+`size` is of key and value together, and stands before the value: counting never reads one.  A row id, because
+a large value in a table without one is copied twice more on its way to the disk.
+"""
+_TAKE_OVER = (
+    "INSERT INTO kv SELECT space, key, length(key) + length(value), value FROM former_kv",
+    "DROP TABLE former_kv",
+)
 
 _GET = "SELECT value FROM kv WHERE space = ? AND key = ?"
-_SET = "INSERT INTO kv VALUES (?, ?, ?) ON CONFLICT (space, key) DO UPDATE SET value = excluded.value"
-_ADD = "INSERT INTO kv VALUES (?, ?, ?) ON CONFLICT (space, key) DO NOTHING"
-_SWAP = "UPDATE kv SET value = ?3 WHERE space = ?1 AND key = ?2 AND value = ?4"
+_ADD_ANY = "INSERT INTO kv VALUES (?1, ?2, length(?2) + length(?3), ?3) ON CONFLICT (space, key) DO "
+_SET = f"{_ADD_ANY} UPDATE SET size = excluded.size, value = excluded.value"
+_ADD = f"{_ADD_ANY} NOTHING"
+_SWAP = """UPDATE kv SET size = length(?2) + length(?3), value = ?3
+  WHERE space = ?1 AND key = ?2 AND value = ?4"""
 _DELETE = "DELETE FROM kv WHERE space = ? AND key = ?"
 _PAGE = "SELECT key FROM kv WHERE space = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?"
 _CLEAR = "DELETE FROM kv WHERE space = ? AND key >= ? AND key < ?"
 _FORGET = "DELETE FROM kv WHERE space >= ? AND space < ?"
 _STORED = "SELECT coalesce(sum(bytes), 0) FROM usage WHERE space >= ? AND space < ?"
 _USED = """SELECT coalesce((SELECT bytes FROM usage WHERE space = ?1), 0)
-  - coalesce((SELECT length(key) + length(value) FROM kv WHERE space = ?1 AND key = ?2), 0)"""
+  - coalesce((SELECT size FROM kv WHERE space = ?1 AND key = ?2), 0)"""
 
 
 class KvCase(StrEnum):
@@ -207,11 +217,19 @@ class KvStore:
         run("PRAGMA synchronous = NORMAL")
         if version < SCHEMA_VERSION:
             run("BEGIN IMMEDIATE")
-            if run("PRAGMA user_version").fetchone()[0] < SCHEMA_VERSION:  # nobody was faster
-                for statement in _SCHEMA:
-                    run(statement)
-                run(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            found = run("PRAGMA user_version").fetchone()[0]
+            if found < SCHEMA_VERSION:  # nobody was faster
+                self._raise_schema(found)
             run("COMMIT")
+
+    def _raise_schema(self, found: int) -> None:
+        """Make the tables, with what a file of an older schema holds."""
+        former = ("ALTER TABLE kv RENAME TO former_kv", "DROP TABLE IF EXISTS usage") if found else ()
+        triggers = ("count_added", "count_replaced", "count_deleted") if found else ()
+        dropped = tuple(f"DROP TRIGGER IF EXISTS {name}" for name in triggers)
+        for statement in (*dropped, *former, *_SCHEMA, *(_TAKE_OVER if found else ())):
+            self._database.execute(statement)
+        self._database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
 class _Space:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -18,6 +21,7 @@ from aos_runtime.store import kv as module
 from aos_runtime.store.kv import KvCase, KvRefused, KvSpace, KvStore
 
 DEMO = CapsuleName("demo")
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 @pytest.fixture
@@ -172,20 +176,28 @@ def test_usage_is_counted_by_the_file_whoever_writes(
     assert store.rows("SELECT bytes FROM usage", ()) == [(0,)]
 
 
-def test_a_file_of_the_first_schema_is_taken_over_with_its_usage(home: Home) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_file_of_an_older_schema_is_taken_over_with_its_usage(home: Home, version: int) -> None:
     home.var.mkdir(parents=True)
     database = sqlite3.connect(home.state_db)
     database.execute(
         "CREATE TABLE kv (space BLOB, key BLOB, value BLOB, PRIMARY KEY (space, key)) WITHOUT ROWID"
     )
     database.execute("INSERT INTO kv VALUES (?, ?, ?)", (b"default:capsule:demo", b"key", b"value"))
-    database.execute("PRAGMA user_version = 1")
+    if version == 2:
+        database.execute("CREATE TABLE usage (space BLOB PRIMARY KEY, bytes INTEGER) WITHOUT ROWID")
+        database.execute("INSERT INTO usage VALUES (?, 8)", (b"default:capsule:demo",))
+        database.execute(
+            "CREATE TRIGGER count_deleted AFTER DELETE ON kv BEGIN UPDATE usage SET bytes = 0; END"
+        )
+    database.execute(f"PRAGMA user_version = {version}")
     database.commit()
     database.close()
     for _ in range(2):
         with KvStore(home.state_db) as store:
             assert store.space(DEFAULT_PRINCIPAL, DEMO).get("key") == b"value"
             assert store.rows("SELECT bytes FROM usage", ()) == [(8,)]
+            assert store.rows("SELECT count(*) FROM sqlite_master WHERE type = 'trigger'", ()) == [(3,)]
 
 
 def test_a_page_starts_at_its_prefix(store: KvStore, space: KvSpace) -> None:
@@ -322,3 +334,44 @@ def test_any_text_is_stored_or_refused(text: str) -> None:
         assert text == "" or "\0" in text or any("\ud800" <= char <= "\udfff" for char in text)
     else:
         assert name.decode() == text
+
+
+def test_what_was_acknowledged_survives_a_kill(home: Home) -> None:
+    """A process that writes and says so is killed in the middle, several times; every word of it holds."""
+    code = f"""
+import sys
+from pathlib import Path
+from aos_runtime.store.kv import KvStore
+from aos_runtime.names import CapsuleName, PrincipalName
+space = KvStore(Path({str(home.state_db)!r})).space(PrincipalName("default"), CapsuleName("demo"))
+number = int(sys.argv[1])
+while True:
+    number += 1
+    space.set(f"set-{{number}}", b"x" * (number % 5000))
+    assert space.cas("counter", str(number - 1).encode(), str(number).encode())
+    print(number, flush=True)
+"""
+    with KvStore(home.state_db) as store:
+        store.space(DEFAULT_PRINCIPAL, DEMO).set("counter", b"0")
+    said = 0
+    for _ in range(3):
+        start, wanted = said, said + 40
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, str(said)], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+        )
+        assert process.stdout is not None
+        for line in process.stdout:
+            said = int(line)
+            if said >= wanted:
+                break
+        process.kill()
+        said = max([said, *(int(line) for line in process.stdout if line.endswith("\n"))])
+        process.stdout.close()
+        process.wait(10)
+        with KvStore(home.state_db) as store:
+            space = store.space(DEFAULT_PRINCIPAL, DEMO)
+            assert all(space.get(f"set-{number}") is not None for number in range(start + 1, said + 1))
+            counter = int(space.get("counter") or b"-1")
+            assert counter in (said, said + 1), "a write that was not told may be there, and no half of one"
+            said = counter
+            assert store.rows("PRAGMA integrity_check", ()) == [("ok",)]
