@@ -7,6 +7,7 @@ used.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import os
 import sys
@@ -97,6 +98,11 @@ class Home:
             return path
         short = hashlib.blake2s(os.fsencode(self.root), digest_size=10).hexdigest()
         return Path("/tmp") / f"aos-{os.getuid()}-{short}" / "system.sock"
+
+    def capsule_socket(self, principal: PrincipalName, capsule: CapsuleName) -> Path:
+        """Where a capsule listens for clients of its own: beside the daemon's socket, its path no longer."""
+        digest = hashlib.blake2s(f"{principal}\0{capsule}".encode(), digest_size=7).digest()
+        return self.socket.with_name(f"c{base64.b32encode(digest)[:10].decode().lower()}")
 
     @property
     def token_file(self) -> Path:

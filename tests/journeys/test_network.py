@@ -128,6 +128,28 @@ def test_sec_09_no_project_and_no_variable_opens_the_airlock(tmp_path: Path, web
         aos.close()
 
 
+def frame(data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + data
+
+
+def read_frame(client: socket.socket) -> bytes:
+    client.settimeout(30.0)
+    (size,) = struct.unpack(">I", client.recv(4, socket.MSG_WAITALL))
+    return client.recv(size, socket.MSG_WAITALL)
+
+
+def listening_at(aos: Aos, pattern: str) -> str:
+    """Where the capsule says that it listens."""
+    found: list[str] = []
+
+    def look() -> bool:
+        found.extend(re.findall(f"listening at {pattern}", aos.run("logs", "reacher").out))
+        return bool(found)
+
+    wait_until(look, "it listens")
+    return found[0]
+
+
 @pytest.fixture
 def reaching(tmp_path: Path) -> Iterator[Aos]:
     installation = Aos(root=tmp_path, extra={"AOS_VAR_API_KEY": SECRET})
@@ -165,13 +187,23 @@ def test_an_sdk_capsule_uses_every_way_out(reaching: Aos, web: Web) -> None:
         thread.join()
 
     serving_tool = aos.start("tool", "call", "serve_once", "--format", "json")
-    wait_until(lambda: "listening at" in aos.run("logs", "reacher").out, "it listens")
-    found = re.search(r"listening at 127\.0\.0\.1:(\d+)", aos.run("logs", "reacher").out)
-    assert found is not None
-    with socket.create_connection(("127.0.0.1", int(found[1]))) as client:
-        client.sendall(struct.pack(">I", 4) + b"knock"[:4])
+    port = listening_at(aos, r"127\.0\.0\.1:(\d+)")
+    with socket.create_connection(("127.0.0.1", int(port))) as client:
+        client.sendall(frame(b"knock"))
         out, _ = serving_tool.communicate(timeout=60)
-    assert json.loads(out)["content"] == "knoc"
+    assert json.loads(out)["content"] == "knock"
+
+    serving_tool = aos.start("tool", "call", "serve_home", "--format", "json")
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(listening_at(aos, r"(/\S+)"))
+        token = aos.home.token_file.read_text(encoding="ascii").strip()
+        hello = {"token": token, "protocol_version": 1, "client_version": "test"}
+        client.sendall(frame(json.dumps(hello).encode()))
+        assert json.loads(read_frame(client))["status"] == "ok"
+        client.sendall(frame(b"knock"))
+        assert read_frame(client) == b"got it"
+        out, _ = serving_tool.communicate(timeout=60)
+    assert json.loads(out)["content"] == "knock"
 
     recorded = aos.run("audit", "tail", "-n", "200").out
     for call_ in (

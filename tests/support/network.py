@@ -10,6 +10,7 @@ from ipaddress import ip_address
 from aos_runtime.capsule.capability import Capabilities
 from aos_runtime.network import Dialer, NetworkDoor
 from aos_runtime.network.dialer import connect_to
+from aos_runtime.network.listeners import UnixDoor
 from aos_runtime.network.waits import Wait
 from aos_runtime.policy.addresses import Address
 from aos_runtime.policy.egress import Airlock, EgressDenial
@@ -37,6 +38,7 @@ class Net:
         self.denials: list[EgressDenial] = []
         self.notes: list[tuple[str, str, str | None]] = []
         self.secrets: dict[str, str | None] = {}
+        self.unix: UnixDoor | None = None
         self.dialer = Dialer(look_up=self._look_up, connect=self._connect, tls=tls)
 
     def door(self, *exempt: str, **held: tuple[str, ...]) -> NetworkDoor:
@@ -47,6 +49,7 @@ class Net:
             denied=self.denials.append,
             note=lambda call, target, error: self.notes.append((call, target, error)),
             secret=lambda name: self.secrets[name],
+            unix=self.unix,
         )
 
     def _look_up(self, name: str) -> Sequence[str]:

@@ -12,7 +12,7 @@ from aos_runtime.kernel.approvals import Approvals
 from aos_runtime.kernel.audited import Trail
 from aos_runtime.kernel.kernel import Journal, Kernel
 from aos_runtime.kernel.loading import Loader
-from aos_runtime.kernel.outside import Outside
+from aos_runtime.kernel.outside import FindKeys, Outside
 from aos_runtime.kernel.ports import State
 from aos_runtime.kernel.principals import Principals
 from aos_runtime.kernel.views import View, holds_capability
@@ -31,6 +31,7 @@ def make_loader(
     kernel: Kernel,
     principals: Principals,
     approvals: Approvals,
+    find_keys: FindKeys,
     view: Callable[[PrincipalName], View],
 ) -> Loader:
     """The one loader of a daemon.  `view` gives what a principal has loaded, at any time later."""
@@ -45,6 +46,6 @@ def make_loader(
         trail=trail,
         request_approval=approvals.request,
         holds=lambda who, source, name: holds_capability(view(who), source, name),
-        outside=Outside.of(settings, journal.daemon),
+        outside=Outside.of(settings, home, find_keys, journal.daemon),
         umask=options.umask,
     )

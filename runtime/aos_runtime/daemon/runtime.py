@@ -175,6 +175,7 @@ class Runtime:
             kernel=self.kernel,
             principals=self.principals,
             approvals=self.approvals,
+            find_keys=self.rights.find_keys,
             view=lambda who: self.lifecycle.view(who),
         )
         self._capsules = Capsules(self.trail)

@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-import struct
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +22,7 @@ from aos_runtime.daemon.connection import Closed, Connection
 from aos_runtime.daemon.poller import READABLE, Poller, Waker, make_poller
 from aos_runtime.daemon.sessions import Session, Sessions
 from aos_runtime.names import PrincipalName
+from aos_runtime.network.peer import peer_uid
 from aos_runtime.wire.frames import MAX_FRAME_BYTES
 from aos_runtime.wire.handshake import (
     SERVER_TIMEOUT_S,
@@ -40,7 +39,6 @@ MAX_CONNECTIONS = 128
 MAX_LANES = 8
 LANE_FIRST_FRAME_S = 2.0
 LANE_LIFE_S = 60.0
-SOL_LOCAL, LOCAL_PEERCRED = 0, 1
 
 
 class Gateway(Protocol):
@@ -244,18 +242,6 @@ class Server:
         if self.sessions.remove(session):
             self._gateway.gone(session)
         self._resume()
-
-
-def peer_uid(sock: socket.socket) -> int | None:
-    """The user at the other end, None where the system does not tell."""
-    try:
-        if sys.platform == "linux":
-            data = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-            return int(struct.unpack("3i", data)[1])
-        data = sock.getsockopt(SOL_LOCAL, LOCAL_PEERCRED, struct.calcsize("2I"))
-        return int(struct.unpack("2I", data)[1])
-    except (OSError, struct.error):
-        return None
 
 
 def _refusal_frame(reason: str) -> bytes:

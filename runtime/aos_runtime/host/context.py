@@ -141,6 +141,8 @@ class GuestContext:
     """Whether a secret is kept under a key; None: none is."""
     network: NetworkDoor | None = None
     """What it reaches outside; None: nothing, whatever its manifest lists."""
+    speaks_for: str | None = None
+    """Who proved to have sent the frame that was read last: whom an uplink publishes for."""
     current: Envelope | None = None
     """The invocation being served, or the message that a run loop received last; None outside of both."""
     is_loop: bool = False

@@ -159,7 +159,9 @@ class GuestPort:
         if not self._is_uplink:
             self._denied(uplink_denial(topic))
             return IpcRefusal.CAPABILITY_DENIED.value
-        cause = msgspec.structs.replace(self._cause(), principal=UNBOUND_UPLINK, device_key_id=None)
+        speaker = None if self._context is None else self._context.speaks_for
+        principal = speaker or UNBOUND_UPLINK
+        cause = msgspec.structs.replace(self._cause(), principal=principal, device_key_id=None)
         return self.publish(topic, payload, cause)
 
     def subscribe(self, pattern: str) -> Subscription | str:

@@ -14,6 +14,7 @@ from typing import NoReturn
 from aos_runtime.network.dialer import Dialer
 from aos_runtime.network.faults import Fault, NetworkFault
 from aos_runtime.network.links import Link
+from aos_runtime.network.listeners import UnixDoor
 from aos_runtime.network.slots import Slots
 from aos_runtime.network.waits import Wait
 from aos_runtime.policy.addresses import Address
@@ -36,9 +37,12 @@ class NetworkDoor:
     denied: Callable[[EgressDenial], None]
     note: Callable[[str, str, str | None], None]
     secret: Secret
+    unix: UnixDoor | None = None
+    """Where `bind-unix` listens; None: nowhere."""
     exchanges: Slots = field(default_factory=lambda: Slots(4, "HTTP streams"))
     streams: Slots = field(default_factory=lambda: Slots(8, "connections"))
     listeners: Slots = field(default_factory=lambda: Slots(4, "listeners"))
+    unix_listeners: Slots = field(default_factory=lambda: Slots(1, "Unix listeners"))
     datagrams: Slots = field(default_factory=lambda: Slots(4, "UDP sockets"))
 
     def admit_url(self, url: Url, operation: str) -> None:
@@ -85,9 +89,12 @@ class NetworkDoor:
         self._check(self.airlock.check_datagrams(host, port))
         return _own_address(host)
 
-    def admit_unix(self, operation: str) -> None:
-        """NetworkFault DENIED where `net_bind` has no `unix:` entry."""
-        self._check(self.airlock.check_unix(operation))
+    def admit_unix(self) -> UnixDoor:
+        """Where to listen for clients of this home, which needs a `unix:` entry in `net_bind`."""
+        self._check(self.airlock.check_unix("bind-unix"))
+        if self.unix is None:
+            raise NetworkFault(Fault.NOT_AVAILABLE, "there is no daemon whose clients could come")
+        return self.unix
 
     def refuse(self, denial: EgressDenial) -> NoReturn:
         """Tell the capsule's log why, and fail."""

@@ -1,22 +1,33 @@
-"""Sockets that a guest listens on: TCP on this machine, and the Unix door of its home.
+"""Sockets that a guest listens on: TCP on this machine, and a Unix socket of its own beside the daemon's.
 
-The daemon serves the home's socket itself, so a capsule that waits at the Unix door waits until its call is
-over, as it does under the published daemon.  Source: host-abi.md 1.7.
+Source: host-abi.md 1.7, daemon-kernel.md 2.2 (the handshake is that of the daemon's socket).
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import select
 import socket
+import stat
+import struct
+import uuid
 from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
 
+from aos_runtime.errors import PeerFault
 from aos_runtime.network.faults import Fault, NetworkFault, fault_of
 from aos_runtime.network.links import Link, is_ready
+from aos_runtime.network.peer import peer_uid
 from aos_runtime.network.tcp import TcpStream, address_text
 from aos_runtime.network.waits import Wait
 from aos_runtime.policy.addresses import Address
+from aos_runtime.wire.frames import MAX_HANDSHAKE_BYTES
+from aos_runtime.wire.handshake import SERVER_TIMEOUT_S, Identity, Rejected, ServerHandshake
 
 BACKLOG = 64
+_LENGTH = struct.Struct(">I")
 
 
 class TcpListener:
@@ -37,7 +48,7 @@ class TcpListener:
         """The next connection.  NetworkFault TIMEOUT, CUT, CLOSED, CROWDED."""
         release = self._slot()
         try:
-            return TcpStream(Link(self._accept(wait)), release)
+            return TcpStream(Link(_accepted(self._socket, wait)), release)
         except BaseException:
             release()
             raise
@@ -58,36 +69,127 @@ class TcpListener:
         self._socket.close()
         self._release()
 
-    def _accept(self, wait: Wait) -> socket.socket:
-        while True:
-            try:
-                return self._socket.accept()[0]
-            except (BlockingIOError, ConnectionAbortedError):
-                wait.for_socket(self._socket.fileno(), select.POLLIN)
-            except OSError as error:
-                raise fault_of(error) from error
+
+class UnixDoor(NamedTuple):
+    """Where one capsule listens for clients of its home, and how they prove who they are."""
+
+    path: Path
+    handshake: Callable[[], ServerHandshake]
 
 
 class UnixListener:
-    """The door of the home, which somebody else answers: nobody ever comes to this one."""
+    """The capsule's own Unix socket: a client is of this user, shows the token, and may prove a principal.
+
+    One that fails is closed and the wait goes on.  `slot` takes a place for a stream before it is accepted.
+    """
+
+    def __init__(
+        self, door: UnixDoor, slot: Callable[[], Callable[[], None]], release: Callable[[], None]
+    ) -> None:
+        self._door = door
+        self._slot = slot
+        self._release = release
+        self._socket = _listen_unix(door.path)
+        self._inode = door.path.stat().st_ino
 
     def accept(self, wait: Wait) -> TcpStream:
-        """NetworkFault TIMEOUT where the wait has an end of its own, CLOSED when the call is over."""
-        pipe = select.poll()
-        while not wait.is_over():
-            if not wait.left_s():
-                raise NetworkFault(Fault.TIMEOUT, "nobody came")
-            pipe.poll(min(0.02, wait.left_s()) * 1000)
-        raise NetworkFault(Fault.CLOSED, "the listener is closed")
+        """The next client that proved itself.  NetworkFault TIMEOUT, CUT, CLOSED, CROWDED."""
+        release = self._slot()
+        try:
+            while True:
+                link = Link(_accepted(self._socket, wait))
+                identity = self._admit(link, wait)
+                if identity is not None:
+                    return TcpStream(link, release, owner=str(uuid.uuid4()), principal=principal_of(identity))
+        except BaseException:
+            release()
+            raise
 
     def is_ready(self) -> bool:
-        return False
+        return is_ready(self._socket.fileno(), select.POLLIN)
 
     def descriptor(self) -> tuple[int, int] | None:
-        return None
+        return None if self._socket.fileno() < 0 else (self._socket.fileno(), select.POLLIN)
 
     def close(self) -> None:
+        self._socket.close()
+        with contextlib.suppress(OSError):
+            if self._door.path.stat().st_ino == self._inode:  # else another instance listens there by now
+                self._door.path.unlink()
+        self._release()
+
+    def _admit(self, link: Link, wait: Wait) -> Identity | None:
+        """Who a client is; None for one that is not let in, which is closed."""
+        try:
+            if peer_uid(link.socket) == os.geteuid():
+                outcome = _shake(link, self._door.handshake(), wait.at_most(SERVER_TIMEOUT_S))
+                if isinstance(outcome, Identity):
+                    return outcome
+        except PeerFault:
+            pass  # it speaks another language: closed without a word
+        except NetworkFault:
+            wait.check()  # it was slow or is gone; or the call is over
+        except BaseException:
+            link.close()
+            raise
+        link.close()
         return None
+
+
+def principal_of(identity: Identity) -> str | None:
+    """Who a client proved to be; None where it did not, or with a device that may do only some things."""
+    device = identity.device
+    if device is None or device.allow is not None or device.deny:
+        return None
+    return identity.principal
+
+
+def _shake(link: Link, handshake: ServerHandshake, wait: Wait) -> Identity | Rejected:
+    while True:
+        (size,) = _LENGTH.unpack(_exactly(link, _LENGTH.size, wait))
+        if size > MAX_HANDSHAKE_BYTES:
+            raise NetworkFault(Fault.PROTOCOL)
+        reply = handshake.receive(_exactly(link, size, wait))
+        link.send_all(_LENGTH.pack(len(reply.frame)) + reply.frame, wait)
+        if reply.outcome is not None:
+            return reply.outcome
+
+
+def _exactly(link: Link, size: int, wait: Wait) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = link.receive(size - len(data), wait)
+        if not part:
+            raise NetworkFault(Fault.CLOSED)
+        data += part
+    return data
+
+
+def _accepted(listening: socket.socket, wait: Wait) -> socket.socket:
+    while True:
+        try:
+            return listening.accept()[0]
+        except (BlockingIOError, ConnectionAbortedError):
+            wait.for_socket(listening.fileno(), select.POLLIN)
+        except OSError as error:
+            raise fault_of(error) from error
+
+
+def _listen_unix(path: Path) -> socket.socket:
+    """Bound for this user alone; what another instance of the capsule left there is replaced."""
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            if stat.S_ISSOCK(path.lstat().st_mode):
+                path.unlink()
+        bound.bind(str(path))  # the folder is private: nobody else reaches it before its mode is set
+        path.chmod(0o600)
+        bound.listen(BACKLOG)
+        bound.setblocking(False)
+        return bound
+    except OSError as error:
+        bound.close()
+        raise fault_of(error) from error
 
 
 def _listen(address: Address, port: int) -> socket.socket:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from aos_runtime.capsule.capability import Capabilities
 from aos_runtime.config import Settings
+from aos_runtime.home import Home
 from aos_runtime.kernel.outside import Outside
 from aos_runtime.network import NetworkDoor
 from aos_runtime.policy.hosts import parse_host
+from aos_runtime.store.files import make_private_folder
+from aos_runtime.wire.handshake import Identity
 from tests.support.kernels import make_installed
 
 
@@ -20,8 +25,13 @@ class Env:
         return {"KEY": "k-1"}[key]
 
 
-def door_of(settings: Settings, told: list[tuple[str, str]], name: str = "fetcher") -> NetworkDoor:
-    outside = Outside.of(settings, lambda level, message: told.append((level, message)))
+HOME = Home(Path("/home-of-nobody"))
+
+
+def door_of(
+    settings: Settings, told: list[tuple[str, str]], name: str = "fetcher", home: Home = HOME
+) -> NetworkDoor:
+    outside = Outside.of(settings, home, lambda _who: None, lambda level, text: told.append((level, text)))
     installed = make_installed(name)
     receipt = replace(installed.receipt, capabilities=Capabilities(net=("*",)))
     env: Any = Env()
@@ -53,6 +63,20 @@ def test_without_an_exemption_nothing_is_told_and_the_internet_is_reached() -> N
     told: list[tuple[str, str]] = []
     door = door_of(Settings(), told)
     assert (told, reaches(door, "8.8.8.8", 443), reaches(door, "10.0.0.1", 443)) == ([], True, False)
+
+
+def test_a_capsule_listens_beside_the_daemon_and_asks_for_its_token(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    make_private_folder(home.run)
+    home.token_file.write_text("a" * 64)
+    unix = door_of(Settings(), [], home=home).unix
+    assert unix is not None
+    assert unix.path.parent == home.socket.parent
+    assert len(str(unix.path)) == len(str(home.socket))
+    assert door_of(Settings(), [], name="other", home=home).unix != unix.path
+    hello = {"token": "a" * 64, "protocol_version": 1, "client_version": "x"}
+    outcome = unix.handshake().receive(json.dumps(hello).encode()).outcome
+    assert isinstance(outcome, Identity) and outcome.principal == "anonymous"
 
 
 def test_placeholders_are_the_capsules_own_secrets() -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
 from ipaddress import ip_address
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aos_runtime.network import Fault, NetworkFault
+from aos_runtime.network import Fault, NetworkFault, listeners
 from aos_runtime.network.datagrams import MAX_DATAGRAM, UdpSocket
 from aos_runtime.network.faults import NothingYet
 from aos_runtime.network.links import Link
@@ -20,6 +22,7 @@ from aos_runtime.network.listeners import TcpListener, UnixListener
 from aos_runtime.network.tcp import MAX_BYTES, TcpStream
 from aos_runtime.network.waits import Wait
 from aos_runtime.policy.addresses import Address
+from tests.support.unix_gate import Gate
 
 LOCAL = ip_address("127.0.0.1")
 
@@ -234,12 +237,96 @@ def test_an_address_in_use_is_told() -> None:
         assert fault_of(lambda: TcpListener(LOCAL, port, lambda: bool, lambda: None)) is Fault.IN_USE
 
 
-def test_nobody_comes_to_the_unix_door() -> None:
-    listener = UnixListener()
+# the Unix socket
+
+
+def slots() -> tuple[list[int], Callable[[], Callable[[], None]]]:
+    taken: list[int] = []
+
+    def slot() -> Callable[[], None]:
+        taken.append(1)
+        return taken.pop
+
+    return taken, slot
+
+
+def test_a_client_of_the_unix_socket_proves_who_it_is(tmp_path: Path) -> None:
+    gate, (taken, slot) = Gate(tmp_path), slots()
+    listener = UnixListener(gate.door, slot, lambda: None)
+    assert gate.door.path.stat().st_mode & 0o777 == 0o600
     assert fault_of(lambda: listener.accept(Wait.of(0.02))) is Fault.TIMEOUT
-    assert fault_of(lambda: listener.accept(Wait.of(20.0, lambda: True))) is Fault.CLOSED
-    assert (listener.is_ready(), listener.descriptor()) == (False, None)
+    principals = {}
+    for name in ("alice", "scoped", None):
+        with gate.knock(name):
+            stream = listener.accept(Wait.of(20.0))
+            principals[name] = stream.principal
+            assert stream.owner is not None
+            gate.threads[-1].join()
+            stream.close()
+    assert (principals, taken) == ({"alice": "alice", "scoped": None, None: None}, [])
     listener.close()
+    assert not gate.door.path.exists()
+
+
+def test_who_does_not_prove_itself_is_closed_and_the_next_one_is_let_in(tmp_path: Path) -> None:
+    gate, (taken, slot) = Gate(tmp_path), slots()
+    listener = UnixListener(gate.door, slot, lambda: None)
+    strangers = [gate.knock(token="x" * 64), gate.knock("mallory")]
+    for data in (b"", b"\xff\xff\xff\xff", b"\0\0\0\2{}", b"\0\0\0\7garbage"):
+        stranger = socket.socket(socket.AF_UNIX)
+        stranger.settimeout(20.0)
+        stranger.connect(str(gate.door.path))
+        stranger.sendall(data)
+        if not data:
+            stranger.shutdown(socket.SHUT_WR)
+        strangers.append(stranger)
+    with gate.knock("alice"):
+        stream = listener.accept(Wait.of(20.0))
+        assert (stream.principal, taken) == ("alice", [1])
+        stream.close()
+    for thread in gate.threads:
+        thread.join()
+    for stranger in strangers[2:]:
+        assert stranger.recv(100) == b""
+    for stranger in strangers:
+        stranger.close()
+    listener.close()
+
+
+def test_a_silent_client_does_not_hold_the_socket_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listeners, "SERVER_TIMEOUT_S", 0.05)
+    gate, (_, slot) = Gate(tmp_path), slots()
+    listener = UnixListener(gate.door, slot, lambda: None)
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.connect(str(gate.door.path))
+        assert fault_of(lambda: listener.accept(Wait.of(0.2))) is Fault.TIMEOUT
+        assert silent.recv(1) == b""
+    listener.close()
+
+
+def test_another_user_is_not_let_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, (_, slot) = Gate(tmp_path), slots()
+    listener = UnixListener(gate.door, slot, lambda: None)
+    monkeypatch.setattr(listeners, "peer_uid", lambda _socket: os.geteuid() + 1)
+    with gate.knock("alice"):
+        assert fault_of(lambda: listener.accept(Wait.of(0.2))) is Fault.TIMEOUT
+        gate.threads[-1].join()
+    listener.close()
+
+
+def test_a_new_instance_takes_the_path_over_and_the_old_one_leaves_it_alone(tmp_path: Path) -> None:
+    gate, (_, slot) = Gate(tmp_path), slots()
+    old = UnixListener(gate.door, slot, lambda: None)
+    new = UnixListener(gate.door, slot, lambda: None)
+    old.close()
+    with gate.knock("alice"):
+        stream = new.accept(Wait.of(20.0))
+        gate.threads[-1].join()
+        stream.close()
+    new.close()
+    assert list(tmp_path.iterdir()) == []
 
 
 # datagrams

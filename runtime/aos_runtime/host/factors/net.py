@@ -84,11 +84,19 @@ def bind_tcp(context: GuestContext, host: str, port: int) -> int | Err:
 
 
 def bind_unix(context: GuestContext) -> int | Err:
-    """`bind-unix`: a handle of the home's door."""
+    """`bind-unix`: a handle of the capsule's own Unix socket; the log says where it is."""
 
     def bind(door: NetworkDoor) -> int:
-        door.admit_unix("bind-unix")
-        return added(context, UNIX_LISTENER, UnixListener())
+        unix = door.admit_unix()
+        release = door.unix_listeners.take()
+        try:
+            listener = UnixListener(unix, door.streams.take, release)
+        except BaseException:
+            release()
+            raise
+        handle = added(context, UNIX_LISTENER, listener)
+        context.log("info", f"listening at {unix.path}")
+        return handle
 
     return noted(context, "net.bind-unix", "unix", bind)
 
@@ -146,11 +154,15 @@ def _accept(context: GuestContext, kind: str, handle: int, wait: Wait) -> int | 
 
 
 def read_frame(context: GuestContext, stream: TcpStream) -> Case:
-    """`read`: a frame, `closed`, or `pending` where none begins within 50 ms."""
+    """`read`: a frame, `closed`, or `pending` where none begins within 50 ms.
+
+    An uplink speaks from here on for whoever sent it.
+    """
     try:
         frame = stream.read_frame(context.is_over)
     except NothingYet:
         return Case("pending")
+    context.speaks_for = stream.principal
     return Case("closed") if frame is None else Case("data", frame)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from aos_runtime.network import Fault, NetworkDoor, NetworkFault
 from tests.support.guests import NET, Recorder
 from tests.support.network import PUBLIC, Net
 from tests.support.servers import Server, serving
+from tests.support.unix_gate import Gate
 
 GREETING = struct.pack(">I", 5) + b"hello"
 
@@ -207,9 +210,27 @@ def test_there_are_four_listeners_and_an_address_has_one(context: GuestContext) 
     assert call(context, "bind-tcp", "127.0.0.1", 0) == Err("quota")
 
 
-def test_the_unix_door_is_the_daemons_and_parks(context: GuestContext) -> None:
+def test_an_uplink_hears_who_proved_to_be_whom(
+    context: GuestContext, net: Net, recorder: Recorder, tmp_path: Path
+) -> None:
+    gate = Gate(tmp_path)
+    context.network = net_door = replace(context.network, unix=gate.door)  # type: ignore[type-var]
+    assert net_door is not None
     listener = call(context, "bind-unix")
+    assert recorder.logged == [("info", f"listening at {gate.door.path}")]
+    assert call(context, "bind-unix") == Err("quota")
     assert call(context, "[method]unix-listener.poll-accept", listener, 10) is None
+    with gate.knock("alice") as known, gate.knock() as unknown:
+        first, second = (call(context, "[method]unix-listener.accept", listener) for _ in range(2))
+        known.sendall(GREETING)
+        unknown.sendall(GREETING)
+        assert frame_of(context, first) == Case("data", b"hello")
+        assert context.speaks_for == "alice"
+        assert frame_of(context, second) == Case("data", b"hello")
+        assert context.speaks_for is None
+        assert stream(context, "peer-addr", first) == Err("not-tcp")
+        held: Any = context.resources.get("tcp-stream", first)
+        assert held.owner and held.principal == "alice"
     context.is_over = lambda: True
     assert call(context, "[method]unix-listener.accept", listener) == Err("closed")
 

@@ -88,4 +88,15 @@ impl Reacher {
             .map_err(|error| SysError::ApiError(error.to_string()))?;
         Ok(String::from_utf8_lossy(&frame).into_owned())
     }
+
+    /// Wait at the capsule's own Unix socket, return the first frame of a client that proved itself.
+    #[astrid::tool("serve_home")]
+    pub fn serve_home(&self, _args: Nothing) -> Result<String, SysError> {
+        let stream = net::bind_unix()?.accept()?;
+        let frame = stream
+            .recv()
+            .map_err(|error| SysError::ApiError(error.to_string()))?;
+        stream.write(b"got it")?;
+        Ok(String::from_utf8_lossy(&frame).into_owned())
+    }
 }
