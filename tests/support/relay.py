@@ -30,6 +30,7 @@ RELAY = "astrid:relay/host@1.0.0"
 PUBLISH = (IPC, "publish")
 LANES = ("edge", "component")
 AREA, AREA_BYTES = 1024, 2048
+MANY_HANDLES = 500
 UNKNOWN_KIND = "unknown"
 """Of a handle that the guest was not given."""
 IMAGE_AT = 8 << 20
@@ -208,6 +209,8 @@ class Relay:
     ) -> bytes:
         self.script.seen.clear()
         self.script.answer = answer
+        if self.instance is not None and self.instance.context.resources.live > MANY_HANDLES:
+            self.close()  # it keeps what it has lent
         pairs = zip(function.signature.params, arguments, strict=True)
         lowered = [
             _rewrite(kind, value, lambda _kind, new: self._acquire(new.kind)) for (_, kind), value in pairs
