@@ -154,6 +154,9 @@ def _resident_rows(view: View) -> Iterable[dict[str, object]]:
         )
         loop = resident.loop
         actor = resident.actor
+        leaked = actor.generation.context.resources.leaked
+        if leaked:
+            warnings.append(f"its handlers left {leaked} handles open, which were closed for it")
         yield {
             "name": resident.name,
             "version": resident.version,

@@ -52,6 +52,27 @@ def test_what_is_taken_is_the_takers_to_close() -> None:
     assert (thing.closes, table.live) == (0, 0)
 
 
+def test_what_is_swept_is_a_leak_and_what_is_cleared_is_none() -> None:
+    table = ResourceTable()
+    _, left = added(table)
+    handle, _ = added(table)
+    table.drop("thing", handle)
+    table.sweep()
+    assert (table.leaked, left.closes, table.live) == (1, 1, 0)
+    added(table)
+    table.clear()
+    assert (table.leaked, table.live) == (1, 0)
+
+
+def test_a_live_handle_has_a_kind() -> None:
+    table = ResourceTable()
+    handle, _ = added(table, "stream")
+    assert table.kind_of(handle) == "stream"
+    table.clear()
+    with pytest.raises(KeyError):
+        table.kind_of(handle)
+
+
 def test_the_table_is_bounded_and_says_so() -> None:
     table = ResourceTable()
     handles = [added(table)[0] for _ in range(MAX_HANDLES)]

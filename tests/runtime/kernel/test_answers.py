@@ -12,6 +12,7 @@ from aos_runtime.kernel import answers
 from aos_runtime.kernel.loading import Unready
 from aos_runtime.kernel.views import holds_capability
 from aos_runtime.names import CapsuleName
+from tests.support.guests import FakeInflow
 from tests.support.kernels import ALICE, Bench
 
 PROCESS = answers.Process(
@@ -98,6 +99,17 @@ def test_a_replaced_version_that_does_not_load_is_a_warning_of_the_one_that_serv
     [row] = answers.status(bench.lifecycle.view(ALICE), PROCESS)["capsules"]  # type: ignore[misc]  # a list of rows
     assert row["state"] == "ready"
     assert row["warnings"] == ["the version that is installed now does not load: it is damaged"]
+
+
+def test_handles_that_a_capsule_leaks_are_a_warning(bench: Bench) -> None:
+    bench.capsule("one")
+    view = bench.lifecycle.load_all(ALICE)
+    resources = view.residents[CapsuleName("one")].actor.generation.context.resources
+    for _ in range(3):
+        resources.add("subscription", FakeInflow())
+    resources.sweep()
+    [row] = answers.status(view, PROCESS)["capsules"]  # type: ignore[misc]  # a list of rows
+    assert row["warnings"] == ["its handlers left 3 handles open, which were closed for it"]
 
 
 def test_commands_are_sorted_and_cli_ones_marked(bench: Bench) -> None:
