@@ -5,8 +5,11 @@ Each guest is one core module; for the component lane the same one gets a second
 
 from __future__ import annotations
 
+import gc
+import resource
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -419,6 +422,32 @@ def test_a_run_loop_that_is_asked_to_stop_is_stopped(stand: Stand) -> None:
     with pytest.raises(GuestTrap) as caught:
         instance.run_loop(window_s=0.1, is_stopping=lambda: True)
     assert caught.value.reason in (TrapReason.DEADLINE, TrapReason.FUEL)
+
+
+def test_cmp_20_traps_faults_and_instances_leave_nothing(stand: Stand) -> None:
+    """300 of each, after as many to warm up: resident memory, threads and files level off."""
+
+    def fail(_topic: str, _payload: bytes) -> str | None:
+        raise ZeroDivisionError("a bug")
+
+    hook = f"(if (local.get $action_size) (then {publish_call(0, 0, 0, 0)})) unreachable"
+    code = stand.code(guest_text(hook), PUBLISH_IMPORT)
+
+    def lap() -> tuple[int, int, int]:
+        for i in range(300):
+            instance = Instance(code, stand.recorder.context(publish=fail, log=lambda _level, _text: None))
+            with pytest.raises(GuestTrap):
+                instance.hook(b"x" * (i & 1), b"")
+            instance.close()
+        gc.collect()
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        files = len(list(Path("/proc/self/fd").iterdir()))
+        return pages * resource.getpagesize(), threading.active_count(), files
+
+    lap()
+    before, after = lap(), lap()
+    assert after[1:] == before[1:]
+    assert after[0] - before[0] < 8 << 20
 
 
 def test_two_threads_are_refused_and_a_closed_instance_is_dead(stand: Stand) -> None:

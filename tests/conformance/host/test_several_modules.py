@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
 from blake3 import blake3
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from wasmtime import wat2wasm
 
-from aos_runtime.errors import LimitExceeded
+from aos_runtime.errors import AosError, Corrupt, InvalidInput, LimitExceeded
 from aos_runtime.host import (
     CodeCache,
     ComponentCode,
@@ -103,6 +106,22 @@ def test_several_memories_share_the_limit(engine: HostEngine) -> None:
     instance.lifecycle("astrid-install")
     with pytest.raises(GuestTrap):
         instance.lifecycle("astrid-install")
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_damaged_one_is_refused_or_runs(engine: HostEngine, component: bytes, data: st.DataObject) -> None:
+    damaged = bytearray(component)
+    for _ in range(data.draw(st.integers(1, 4))):
+        damaged[data.draw(st.integers(8, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        code = compile_component(engine, bytes(damaged))
+    except (InvalidInput, Corrupt):
+        return
+    with contextlib.suppress(AosError, GuestTrap):
+        instance = Instance(code, Recorder().context())
+        with contextlib.closing(instance):
+            instance.hook(b"act", b"{}", timeout_s=1.0)
 
 
 def _never() -> bytes:
