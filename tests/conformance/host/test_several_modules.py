@@ -79,6 +79,18 @@ def test_its_precompiled_code_counts_only_whole(
     assert asked == [True]
 
 
+@pytest.mark.parametrize(
+    ("interface", "refusal"), [("wasi:cli/exit@0.2.0", "import-wasi"), ("evil:corp/host", "import-unknown")]
+)
+def test_only_astrid_interfaces_are_offered(engine: HostEngine, interface: str, refusal: str) -> None:
+    text = TWO_MODULES.replace(
+        "(component", f'(component (import "{interface}" (instance (export "steal" (func))))', 1
+    )
+    with pytest.raises(InvalidInput) as caught:
+        compile_component(engine, bytes(wat2wasm(text)))
+    assert (caught.value.code, caught.value.context["path"]) == (refusal, f"{interface}::steal")
+
+
 def test_one_that_starts_too_large_does_not_start(component: bytes) -> None:
     small = HostEngine(EngineSettings(memory_bytes=1 << 16))
     try:
