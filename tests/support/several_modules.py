@@ -56,6 +56,27 @@ _BODY = """
  (export "astrid-hook-trigger" (func $hook))
  (export "astrid-install" (func $install))"""
 
+UTF_16 = """(component
+ (type $rec (record (field "action" string) (field "data" (option string))))
+ (import "capsule-result" (type $capsule-result (eq $rec)))
+ (core module $m
+  (memory (export "memory") 2)
+  (global $heap (mut i32) (i32.const 4096))
+  (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (local $p i32)
+   (if (local.get 0) (then (return (local.get 0))))  ;; asked to shrink
+   (local.set $p (i32.and (i32.add (global.get $heap) (i32.const 7)) (i32.const -8)))
+   (global.set $heap (i32.add (local.get $p) (local.get 3)))
+   (local.get $p))
+  (func (export "astrid-hook-trigger") (param $a i32) (param $al i32) (param i32 i32) (result i32)
+   (i32.store (i32.const 16) (local.get $a)) (i32.store (i32.const 20) (local.get $al))
+   (i32.store8 (i32.const 24) (i32.const 0)) (i32.const 16)))
+ (core instance $i (instantiate $m))
+ (func $hook (param "action" string) (param "payload" (list u8)) (result $capsule-result)
+  (canon lift (core func $i "astrid-hook-trigger") string-encoding=utf16
+   (memory (core memory $i "memory")) (realloc (core func $i "cabi_realloc"))))
+ (export "astrid-hook-trigger" (func $hook)))"""
+"""One core module with the usual names, whose texts are in UTF-16; returns its action."""
+
 TWO_MODULES = f"(component {_IPC_TYPE} {_BODY})"
 
 NESTED = f"""(component

@@ -15,6 +15,7 @@ from aos_runtime.errors import AosError, Corrupt, InvalidInput, LimitExceeded
 from aos_runtime.host import (
     CodeCache,
     ComponentCode,
+    EdgeCode,
     EngineSettings,
     GuestTrap,
     HookResult,
@@ -24,7 +25,7 @@ from aos_runtime.host import (
 from aos_runtime.host.code import compile_component
 from aos_runtime.names import Digest
 from tests.support.guests import Recorder
-from tests.support.several_modules import NESTED, TWO_MODULES
+from tests.support.several_modules import NESTED, TWO_MODULES, UTF_16
 
 FORMS = {"two modules": TWO_MODULES, "nested": NESTED}
 
@@ -46,6 +47,17 @@ def test_it_runs_and_publishes(engine: HostEngine, component: bytes) -> None:
     assert instance.hook(b"act", b"{}").data is None
     instance.lifecycle("astrid-install")
     assert recorder.published[-1] == ("topic", b"")
+    instance.close()
+
+
+def test_one_module_whose_texts_are_no_utf_8_is_not_for_the_edge(engine: HostEngine) -> None:
+    code = compile_component(engine, bytes(wat2wasm(UTF_16)))
+    assert isinstance(code, ComponentCode)
+    instance = Instance(code, Recorder().context())
+    assert instance.hook("größe 🦀".encode(), b"") == HookResult("größe 🦀", None)
+    assert isinstance(
+        compile_component(engine, bytes(wat2wasm(UTF_16.replace("string-encoding=utf16", "")))), EdgeCode
+    )
     instance.close()
 
 
