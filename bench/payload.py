@@ -1,8 +1,8 @@
-"""What it costs to move bytes between a guest and the disk, over what Python itself needs for the same.
+"""What it costs to move bytes between a guest and disk or net, over what Python itself needs for the same.
 
 The plain side is the shortest Python that brings the same bytes to the same place and into memory of its
 own: `open(...).read()` or `.write(...)` of a file as large, one `SELECT` or upsert of a row as large on a
-connection with the same settings, and one copy of the bytes, which the guest's memory is on the other side.
+connection with the same settings, `http.client` with the same server, and one copy of the bytes, which the guest's memory is on the other side.
 A call may take three times that and 20 us.  Batches of both sides alternate and the fastest of each counts.
 """
 
@@ -18,10 +18,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.payload_guest import CAS, FILE, GET, KEY, READ, SET, WRITE, Caller, caller
+from bench.payload_guest import CAS, FETCH, FILE, GET, KEY, READ, SEND, SET, WRITE, Caller, caller
+from bench.payload_web import fetch, send
 
 SIZES = {"1kb": 1_000, "100kb": 100_000, "1mb": 1_000_000, "9mb": 9_000_000}
-OPERATIONS = {"fs_read": READ, "fs_write": WRITE, "kv_get": GET, "kv_set": SET}
+OPERATIONS = {
+    "fs_read": READ,
+    "fs_write": WRITE,
+    "kv_get": GET,
+    "kv_set": SET,
+    "http_get": FETCH,
+    "http_put": SEND,
+}
 ALLOWANCE_S = 20e-6
 SMALL_BYTES = 100
 """Of a value in the benchmark of the key-value store alone."""
@@ -38,8 +46,9 @@ _TABLE = "CREATE TABLE kv (key BLOB PRIMARY KEY, value BLOB NOT NULL)"
 class Plain:
     """Python's own way to the same bytes."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, web_port: int) -> None:
         self._path = root / "plain"
+        self._port = web_port
         self._database = sqlite3.connect(root / "plain.db", isolation_level=None)
         for statement in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL", _TABLE):
             self._database.execute(statement)
@@ -74,7 +83,10 @@ class Plain:
             run(_SWAP, (bytes(memoryview(data[1])), b"payload", bytes(memoryview(data[0]))))
             data.reverse()
 
-        return (read, write, get, put, swap)[what]
+        def upload() -> None:
+            send(self._port, data[0])
+
+        return (read, write, get, put, swap, lambda: fetch(self._port, size, memory), upload)[what]
 
 
 class Measured(NamedTuple):
@@ -92,7 +104,7 @@ class Measured(NamedTuple):
 def measure_costs() -> dict[str, float]:
     """By `OPERATION_SIZE`: the host call less 20 us, over the plain way."""
     with tempfile.TemporaryDirectory(prefix="aos-bench-") as name, caller(Path(name)) as guest:
-        plain = Plain(Path(name))
+        plain = Plain(Path(name), guest.web_port)
         figures = {
             f"{operation}_{label}": _measure(guest, plain, what, size).over_allowance
             for label, size in SIZES.items()
@@ -105,7 +117,7 @@ def measure_costs() -> dict[str, float]:
 def measure_kv() -> dict[str, float]:
     """Get, set and cas of a small value by host call, over bare sqlite3."""
     with tempfile.TemporaryDirectory(prefix="aos-bench-") as name, caller(Path(name)) as guest:
-        plain = Plain(Path(name))
+        plain = Plain(Path(name), guest.web_port)
         figures = {}
         for operation, what in (("get", GET), ("set", SET), ("cas", CAS)):
             measured = _measure(guest, plain, what, SMALL_BYTES)

@@ -28,14 +28,17 @@ from aos_runtime.kernel.files import FileRoots, GuestFiles, gates_of
 from aos_runtime.kernel.kernel import system_cause
 from aos_runtime.kernel.trace import Recorder
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName
+from aos_runtime.network import Dialer, NetworkDoor
+from aos_runtime.policy.egress import Airlock
 from aos_runtime.store.keys import load_runtime_seed
 from aos_runtime.store.kv import KvStore
 from aos_runtime.store.layout import open_home
+from bench.payload_web import web_server
 
 CAPSULE = CapsuleName("payload")
 FILE, KEY = "payload", "payload"
 MAX_BYTES = 10 * 1000 * 1000
-_FS, _KV = "astrid:fs/host@1.0.0", "astrid:kv/host@1.0.0"
+_FS, _KV, _HTTP = "astrid:fs/host@1.0.0", "astrid:kv/host@1.0.0", "astrid:http/host@1.1.0"
 _ROOM = (MAX_BYTES + 0xFFFF) // 0x10000 * 0x10000
 _SOURCE = 1 << 16
 """Where the guest keeps what it writes in turns: zeros, and ones behind them.  Were it always the same, the
@@ -50,6 +53,8 @@ _TEXT = f"""(module
  (import "{_KV}" "kv-get" (func $get (param i32 i32 i32)))
  (import "{_KV}" "kv-set" (func $set (param i32 i32 i32 i32 i32)))
  (import "{_KV}" "kv-cas" (func $cas (param i32 i32 i32 i32 i32 i32 i32 i32)))
+ (import "{_HTTP}" "http-request" (func $request
+  (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32)))
  (memory (export "memory") {_HEAP >> 16})
  (data (i32.const 1024) "cwd://{FILE}{KEY}")
  (global $heap (mut i32) (i32.const {_HEAP}))
@@ -64,7 +69,8 @@ _TEXT = f"""(module
  (func (export "run")) (func (export "astrid-install")) (func (export "astrid-upgrade"))
  (func (export "astrid-hook-trigger")
   (param $action i32) (param $action_size i32) (param $order i32) (param $order_size i32) (result i32)
-  (local $what i32) (local $times i32) (local $size i32) (local $now i32) (local $next i32)
+  (local $what i32) (local $times i32) (local $size i32) (local $now i32) (local $next i32) (local $base i32)
+  (local.set $base (global.get $heap))
   (if (i32.eqz (i32.load8_u (i32.const {_OTHER})))
    (then (memory.fill (i32.const {_OTHER}) (i32.const 1) (i32.const {MAX_BYTES}))))
   (local.set $now (i32.const {_SOURCE})) (local.set $next (i32.const {_OTHER}))
@@ -74,7 +80,7 @@ _TEXT = f"""(module
   (i32.store8 (i32.const 512) (i32.const 0))
   (block $done (loop $again
    (br_if $done (i32.eqz (local.get $times)))
-   (global.set $heap (i32.const {_HEAP}))
+   (global.set $heap (local.get $base))
    (if (i32.eq (local.get $what) (i32.const 0))
     (then (call $read (i32.const 1024) (i32.const 13) (i32.const 512))))
    (if (i32.eq (local.get $what) (i32.const 1))
@@ -86,6 +92,12 @@ _TEXT = f"""(module
    (if (i32.eq (local.get $what) (i32.const 4))
     (then (call $cas (i32.const 1037) (i32.const 7) (i32.const 1) (local.get $now) (local.get $size)
      (local.get $next) (local.get $size) (i32.const 512))))
+   (if (i32.ge_u (local.get $what) (i32.const 5))  ;; the address stands behind the order
+    (then (call $request (i32.add (local.get $order) (i32.const 12))
+     (i32.sub (local.get $order_size) (i32.const 12))
+     (select (i32.const 3) (i32.const 0) (i32.eq (local.get $what) (i32.const 6)))  ;; put or get
+     (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)
+     (i32.eq (local.get $what) (i32.const 6)) (local.get $next) (local.get $size) (i32.const 512))))
    (br_if $done (i32.load8_u (i32.const 512)))
    (local.set $times (i32.sub (local.get $times) (i32.const 1)))
    (local.get $now) (local.set $now (local.get $next)) (local.set $next)
@@ -96,7 +108,7 @@ _TEXT = f"""(module
   (i32.store8 (i32.const 24) (i32.ne (local.get $times) (i32.const 0)))
   (i32.store (i32.const 28) (i32.const 64)) (i32.store (i32.const 32) (i32.const 0))
   (i32.const 16)))"""
-READ, WRITE, GET, SET, CAS = range(5)
+READ, WRITE, GET, SET, CAS, FETCH, SEND = range(7)
 
 
 class Caller(NamedTuple):
@@ -105,13 +117,15 @@ class Caller(NamedTuple):
     instance: Instance
     folder: Path
     state: KvStore
+    web_port: int
     space = f"{DEFAULT_PRINCIPAL}:capsule:{CAPSULE}".encode()
 
     def call(self, what: int, times: int, size: int) -> None:
         """Make the call so many times, an even number to leave what was there.  RuntimeError where one was
         refused.
         """
-        result = self.instance.hook(b"x", _ORDER.pack(what, times, size))
+        url = f"http://127.0.0.1:{self.web_port}/{size if what == FETCH else ''}"
+        result = self.instance.hook(b"x", _ORDER.pack(what, times, size) + url.encode())
         if result.data is not None:
             raise RuntimeError(f"call {what} of {size} bytes was refused")
 
@@ -127,9 +141,12 @@ def caller(root: Path) -> Iterator[Caller]:
     state = KvStore(home.state_db)
     try:
         code = EdgeCode(engine, Module(engine.engine, _TEXT), wit.Interface(_imports(engine), True, ()))
-        instance = Instance(code, _context(home, folder.resolve(), trail, state))
-        yield Caller(instance, folder, state)
-        instance.close()
+        context = _context(home, folder.resolve(), trail, state)
+        with web_server() as port:
+            context.network = _network(port, trail)
+            instance = Instance(code, context)
+            yield Caller(instance, folder, state, port)
+            instance.close()
     finally:
         state.close()
         engine.close()
@@ -168,6 +185,17 @@ def _context(home: Home, folder: Path, trail: AuditTrail, state: KvStore) -> Gue
     note = note_calls(trail, DEFAULT_PRINCIPAL, CAPSULE)
     context.files = GuestFiles(roots, gates_of(capabilities), note=note, denied=lambda _denial: None)
     return context
+
+
+def _network(port: int, trail: AuditTrail) -> NetworkDoor:
+    """A door to the one server, as the operator would exempt it."""
+    return NetworkDoor(
+        airlock=Airlock(CAPSULE, Capabilities(net=("127.0.0.1",)), (f"127.0.0.1:{port}",)),
+        dialer=Dialer(),
+        denied=lambda _denial: None,
+        note=note_calls(trail, DEFAULT_PRINCIPAL, CAPSULE),
+        secret=lambda _name: None,
+    )
 
 
 def _invocation(folder: Path) -> Envelope:

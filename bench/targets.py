@@ -29,7 +29,14 @@ def _target(
     return Target(measure=measure, key=key, title=title, unit=unit, bound=bound, at_least=at_least)
 
 
-PAYLOADS = {"fs_read": "fs read of", "fs_write": "fs write of", "kv_get": "kv get of", "kv_set": "kv set of"}
+PAYLOADS = {
+    "fs_read": "fs read of",
+    "fs_write": "fs write of",
+    "kv_get": "kv get of",
+    "kv_set": "kv set of",
+    "http_get": "http answer of",
+    "http_put": "http request of",
+}
 """Host calls that move bytes, each held to the same bounds."""
 
 TARGETS: dict[str, Target] = {

@@ -8,7 +8,8 @@ import pytest
 
 from aos_runtime.names import DEFAULT_PRINCIPAL
 from bench.payload import ALLOWANCE_S, OPERATIONS, SIZES, Measured, Plain
-from bench.payload_guest import CAPSULE, CAS, FILE, GET, KEY, READ, SET, WRITE, caller
+from bench.payload_guest import CAPSULE, CAS, FETCH, FILE, GET, KEY, READ, SEND, SET, WRITE, caller
+from bench.payload_web import web_server
 from bench.targets import TARGETS
 
 
@@ -25,6 +26,10 @@ def test_each_call_moves_the_bytes_and_takes_turns_with_others(tmp_path: Path) -
         guest.call(CAS, 3, 500)
         assert space.get(KEY) == b"\1" * 500
         guest.call(GET, 3, 0)
+        guest.call(FETCH, 3, 700)
+        guest.call(SEND, 3, 700)
+        with pytest.raises(RuntimeError, match="refused"):
+            guest._replace(web_port=1).call(FETCH, 1, 700)
 
 
 def test_a_refused_call_is_no_figure(tmp_path: Path) -> None:
@@ -33,12 +38,13 @@ def test_a_refused_call_is_no_figure(tmp_path: Path) -> None:
 
 
 def test_the_plain_side_does_the_same(tmp_path: Path) -> None:
-    plain = Plain(tmp_path)
-    for what in (*OPERATIONS.values(), CAS):
-        operation = plain.operation(what, 1000)
-        operation()
-        operation()
-    plain.close()
+    with web_server() as port:
+        plain = Plain(tmp_path, port)
+        for what in (*OPERATIONS.values(), CAS):
+            operation = plain.operation(what, 1000)
+            operation()
+            operation()
+        plain.close()
     assert (tmp_path / "plain").read_bytes() == bytes(1000)
 
 
