@@ -2,8 +2,9 @@
 
 The plain side is the shortest Python that brings the same bytes to the same place and into memory of its
 own: `open(...).read()` or `.write(...)` of a file as large, one `SELECT` or upsert of a row as large on a
-connection with the same settings, `http.client` with the same server, and one copy of the bytes, which the guest's memory is on the other side.
-A call may take three times that and 20 us.  Batches of both sides alternate and the fastest of each counts.
+connection with the same settings, `http.client` with the same server, and one copy of the bytes, which the
+guest's memory is on the other side.  A call may take three times that and 20 us.  Batches of both sides
+alternate and the fastest of each counts.
 """
 
 from __future__ import annotations
