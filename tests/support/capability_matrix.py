@@ -20,7 +20,18 @@ from aos_runtime.host.context import GuestContext
 from aos_runtime.host.factors import FACTORS
 from aos_runtime.kernel.guest import GuestPort
 from tests.support.guest_files import FileRoom
-from tests.support.guests import FS, HTTP, HTTP_OLD, IPC, NET, Recorder, envelope_from
+from tests.support.guests import (
+    FS,
+    HTTP,
+    HTTP_OLD,
+    IO_ERROR,
+    IPC,
+    NET,
+    POLL,
+    STREAMS,
+    Recorder,
+    envelope_from,
+)
 from tests.support.kernels import Bench
 from tests.support.network import Net
 
@@ -227,6 +238,7 @@ UNGATED: Mapping[str, str] = {
     "astrid:ipc/host@1.0.0 get-interceptor-bindings": OWN,
     "astrid:ipc/host@1.0.0 [method]subscription.poll": BY_HANDLE,
     "astrid:ipc/host@1.0.0 [method]subscription.recv": BY_HANDLE,
+    "astrid:ipc/host@1.0.0 [method]subscription.subscribe-readiness": BY_HANDLE,
     "astrid:approval/host@1.0.0 request-approval": ASKS,
     "astrid:elicit/host@1.0.0 elicit": ASKS,
     "astrid:elicit/host@1.0.0 has-secret": OWN,
@@ -236,4 +248,7 @@ UNGATED: Mapping[str, str] = {
 UNGATED_INTERFACES: Mapping[str, str] = {
     "astrid:kv/host@1.0.0": OWN,
     "astrid:sys/host@1.0.0": OWN,
+    IO_ERROR: BY_HANDLE,
+    POLL: BY_HANDLE,
+    STREAMS: BY_HANDLE,
 }

@@ -27,6 +27,7 @@ from aos_runtime.store.kv import KvCase, KvRefused
 FS, NET = "astrid:fs/host@1.0.0", "astrid:net/host@1.0.0"
 HTTP_OLD, HTTP = "astrid:http/host@1.0.0", "astrid:http/host@1.1.0"
 IPC, KV, SYS = "astrid:ipc/host@1.0.0", "astrid:kv/host@1.0.0", "astrid:sys/host@1.0.0"
+IO_ERROR, POLL, STREAMS = "astrid:io/error@1.0.0", "astrid:io/poll@1.0.0", "astrid:io/streams@1.0.0"
 PUBLISH_IMPORT = f'(import "{IPC}" "publish" (func $publish (param i32 i32 i32 i32 i32)))'
 
 GUEST = """(module
@@ -201,6 +202,10 @@ class FakeInflow:
         self.wakes = 0
         self.closes = 0
         self.waits: list[float] = []
+
+    @property
+    def has_message(self) -> bool:
+        return bool(self.left)
 
     def poll(self) -> Envelope | None:
         return self.left.pop(0) if self.left else None

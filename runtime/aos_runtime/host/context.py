@@ -41,6 +41,11 @@ class Inflow(Protocol):
         """Messages that were evicted or rejected, since it was made."""
         ...
 
+    @property
+    def has_message(self) -> bool:
+        """Whether a message waits."""
+        ...
+
     def poll(self) -> Envelope | None:
         """The next message that waits, without waiting."""
         ...

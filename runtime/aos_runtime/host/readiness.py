@@ -57,9 +57,12 @@ def wait_any(
 
 
 def _wait_for_descriptors(sources: Sequence[Source], timeout_s: float) -> None:
-    poller = select.poll()
+    events: dict[int, int] = {}
     for source in sources:
         waited = source.descriptor()
-        if waited is not None:
-            poller.register(*waited)
+        if waited is not None:  # both ends of a connection have the same one
+            events[waited[0]] = events.get(waited[0], 0) | waited[1]
+    poller = select.poll()
+    for descriptor, wanted in events.items():
+        poller.register(descriptor, wanted)
     poller.poll(timeout_s * 1000)

@@ -68,13 +68,26 @@ class Pollable:
         return None
 
 
+class Failure:
+    """The resource of an error: what a stream says of the operation that failed."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def close(self) -> None:
+        return None
+
+
 class LentInput:
     """The input end of something that lives on: letting go of it closes nothing."""
 
-    __slots__ = ("_end", "read", "source")
+    __slots__ = ("_end", "is_failed", "read", "source")
 
     def __init__(self, end: InputEnd) -> None:
         self._end = end
+        self.is_failed = False
         self.read, self.source = end.read, end.source
 
     def close(self) -> None:
@@ -84,10 +97,13 @@ class LentInput:
 class LentOutput:
     """The output end of something that lives on: letting go of it closes nothing."""
 
-    __slots__ = ("_end", "flush", "permit", "source", "write")
+    __slots__ = ("_end", "flush", "is_failed", "permit", "permitted", "source", "write")
 
     def __init__(self, end: OutputEnd, source: Callable[[], Source]) -> None:
         self._end = end
+        self.is_failed = False
+        self.permitted = 0
+        """What the guest may write without asking again."""
         self.permit, self.write, self.flush, self.source = end.permit, end.write, end.flush, source
 
     def close(self) -> None:

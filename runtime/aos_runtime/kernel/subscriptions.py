@@ -56,6 +56,11 @@ class Subscription:
     def lost(self) -> int:
         return self.inbox.evicted + self.inbox.rejected
 
+    @property
+    def has_message(self) -> bool:
+        with self._hub.order:
+            return len(self.inbox) > 0
+
     def poll(self) -> Envelope | None:
         with self._hub.order:
             return self.inbox.take()

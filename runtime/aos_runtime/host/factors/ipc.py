@@ -1,8 +1,6 @@
 """astrid:ipc/host@1.0.0 (host-abi.md 1.3): publishing, and receiving through subscriptions.
 
 The edge serves `publish` itself and calls the context's port; its entry here is its published shape.
-`subscription.subscribe-readiness` needs astrid:io, which is not built; it is the one function of this
-interface that is not here.
 """
 
 from __future__ import annotations
@@ -14,6 +12,8 @@ from aos_runtime.host import wit
 from aos_runtime.host.codecs import Case, Err
 from aos_runtime.host.context import GuestContext, Inflow
 from aos_runtime.host.factors.factor import Published, published
+from aos_runtime.host.factors.outside import gives, method
+from aos_runtime.host.streams import POLLABLE, Pollable
 from aos_runtime.host.wit import IPC_ERROR, STRING, Handle, ListOf, Primitive, Record, Result, Variant
 
 UNKNOWN_PREFIX = "unknown:"
@@ -81,6 +81,21 @@ def receive(context: GuestContext, handle: int, timeout_ms: int) -> dict[str, ob
     return _received(context, inflow, envelope)
 
 
+class _Arrival:
+    """The source of a subscription: a message waits, or none will ever come."""
+
+    __slots__ = ("_inflow",)
+
+    def __init__(self, inflow: Inflow) -> None:
+        self._inflow = inflow
+
+    def is_ready(self) -> bool:
+        return self._inflow.is_closed or self._inflow.has_message
+
+    def descriptor(self) -> tuple[int, int] | None:
+        return None
+
+
 def get_interceptor_bindings(context: GuestContext) -> list[dict[str, object]]:
     """The handler rows of the manifest; the ids are for logs and no handles."""
     return [
@@ -140,5 +155,8 @@ FUNCTIONS = {
     ),
     "[method]subscription.recv": Published(
         receive, wit.Signature((("self", _SELF), ("timeout-ms", _U64)), Result(_ENVELOPE, IPC_ERROR))
+    ),
+    "[method]subscription.subscribe-readiness": method(
+        gives(SUBSCRIPTION, POLLABLE, lambda inflow: Pollable(_Arrival(inflow))), Handle(owned=True)
     ),
 }
