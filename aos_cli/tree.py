@@ -46,6 +46,7 @@ _CAPSULE = Entry(
         Entry(name="install", summary="Install capsules from files or projects", target="install:install"),
         Entry(name="list", summary="List installed capsules", target="capsule:list_capsules"),
         Entry(name="show", summary="Show one installed capsule", target="capsule:show"),
+        Entry(name="config", summary="Show or change the values of a capsule", target="config:config"),
         Entry(name="remove", summary="Remove an installed capsule", target="remove:remove"),
     ),
 )

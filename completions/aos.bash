@@ -43,7 +43,7 @@ _aos_node() { # what one command offers
             _aos_options='-y --yes --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
             ;;
         'aos capsule')
-            _aos_commands='new build install list show remove'
+            _aos_commands='new build install list show config remove'
             _aos_argument='none'
             _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
             ;;
@@ -71,6 +71,11 @@ _aos_node() { # what one command offers
             _aos_commands=''
             _aos_argument='capsule'
             _aos_options='--format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            ;;
+        'aos capsule config')
+            _aos_commands=''
+            _aos_argument='none'
+            _aos_options='--show --set --unset --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
             ;;
         'aos capsule remove')
             _aos_commands=''
@@ -411,6 +416,12 @@ _aos_option() { # what follows one option
         'aos capsule show --format') _aos_kind='words:pretty json' ;;
         'aos capsule show --principal') _aos_kind='none' ;;
         'aos capsule show --color') _aos_kind='words:always never auto' ;;
+        'aos capsule config --show' | 'aos capsule config --json' | 'aos capsule config -v' | 'aos capsule config --verbose' | 'aos capsule config -q' | 'aos capsule config --quiet' | 'aos capsule config --no-input' | 'aos capsule config -h' | 'aos capsule config --help') ;;
+        'aos capsule config --set') _aos_kind='none' ;;
+        'aos capsule config --unset') _aos_kind='none' ;;
+        'aos capsule config --format') _aos_kind='words:pretty json' ;;
+        'aos capsule config --principal') _aos_kind='none' ;;
+        'aos capsule config --color') _aos_kind='words:always never auto' ;;
         'aos capsule remove --force' | 'aos capsule remove --purge' | 'aos capsule remove --json' | 'aos capsule remove -v' | 'aos capsule remove --verbose' | 'aos capsule remove -q' | 'aos capsule remove --quiet' | 'aos capsule remove --no-input' | 'aos capsule remove -h' | 'aos capsule remove --help') ;;
         'aos capsule remove --format') _aos_kind='words:pretty json' ;;
         'aos capsule remove --principal') _aos_kind='none' ;;

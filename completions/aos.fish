@@ -13,8 +13,8 @@ function __aos_names --description 'the names of one kind, from the index that a
     end <$file 2>/dev/null
 end
 
-set -g __aos_nodes 'aos' 'aos init' 'aos capsule' 'aos capsule new' 'aos capsule build' 'aos capsule install' 'aos capsule list' 'aos capsule show' 'aos capsule remove' 'aos start' 'aos stop' 'aos restart' 'aos tool' 'aos tool list' 'aos tool show' 'aos tool call' 'aos tool calls' 'aos tool cancel' 'aos approve' 'aos status' 'aos ps' 'aos logs' 'aos events' 'aos events tail' 'aos events pub' 'aos events request' 'aos trace' 'aos top' 'aos topics' 'aos topics match' 'aos audit' 'aos audit stats' 'aos audit tail' 'aos audit verify' 'aos audit export' 'aos agent' 'aos agent create' 'aos agent list' 'aos agent show' 'aos agent enable' 'aos agent disable' 'aos agent delete' 'aos agent modify' 'aos caps' 'aos caps show' 'aos caps grant' 'aos caps revoke' 'aos caps check' 'aos caps why' 'aos group' 'aos group create' 'aos group list' 'aos group show' 'aos group modify' 'aos group delete' 'aos keypair' 'aos keypair generate' 'aos keypair list' 'aos keypair show' 'aos keypair pubkey' 'aos keypair delete' 'aos quota' 'aos quota show' 'aos quota set' 'aos demo' 'aos completions' 'aos version'
-set -g __aos_with_value --add-caps --add-capsule --add-group --agent --answer --approve --arg --as --caps --capsule --clone --color --compression --count --cpu-rate --description --format --from --grant --grep --group --head --in-flight --inherit-from --input --interval --ipc-rate --kind --level --limit --lines --memory --name --note --of --output --path --principal --processes --remove-caps --remove-capsule --remove-group --reply-topic --session --since --storage --timeout --until --var --workspace -a -n -o
+set -g __aos_nodes 'aos' 'aos init' 'aos capsule' 'aos capsule new' 'aos capsule build' 'aos capsule install' 'aos capsule list' 'aos capsule show' 'aos capsule config' 'aos capsule remove' 'aos start' 'aos stop' 'aos restart' 'aos tool' 'aos tool list' 'aos tool show' 'aos tool call' 'aos tool calls' 'aos tool cancel' 'aos approve' 'aos status' 'aos ps' 'aos logs' 'aos events' 'aos events tail' 'aos events pub' 'aos events request' 'aos trace' 'aos top' 'aos topics' 'aos topics match' 'aos audit' 'aos audit stats' 'aos audit tail' 'aos audit verify' 'aos audit export' 'aos agent' 'aos agent create' 'aos agent list' 'aos agent show' 'aos agent enable' 'aos agent disable' 'aos agent delete' 'aos agent modify' 'aos caps' 'aos caps show' 'aos caps grant' 'aos caps revoke' 'aos caps check' 'aos caps why' 'aos group' 'aos group create' 'aos group list' 'aos group show' 'aos group modify' 'aos group delete' 'aos keypair' 'aos keypair generate' 'aos keypair list' 'aos keypair show' 'aos keypair pubkey' 'aos keypair delete' 'aos quota' 'aos quota show' 'aos quota set' 'aos demo' 'aos completions' 'aos version'
+set -g __aos_with_value --add-caps --add-capsule --add-group --agent --answer --approve --arg --as --caps --capsule --clone --color --compression --count --cpu-rate --description --format --from --grant --grep --group --head --in-flight --inherit-from --input --interval --ipc-rate --kind --level --limit --lines --memory --name --note --of --output --path --principal --processes --remove-caps --remove-capsule --remove-group --reply-topic --session --set --since --storage --timeout --unset --until --var --workspace -a -n -o
 
 function __aos_at --description 'whether the command line stands in one command'
     set -l tokens (commandline -opc)
@@ -79,6 +79,7 @@ complete -c aos -n '__aos_at \'aos capsule\'' -a build -d 'Build a project into 
 complete -c aos -n '__aos_at \'aos capsule\'' -a install -d 'Install capsules from files or projects'
 complete -c aos -n '__aos_at \'aos capsule\'' -a list -d 'List installed capsules'
 complete -c aos -n '__aos_at \'aos capsule\'' -a show -d 'Show one installed capsule'
+complete -c aos -n '__aos_at \'aos capsule\'' -a config -d 'Show or change the values of a capsule'
 complete -c aos -n '__aos_at \'aos capsule\'' -a remove -d 'Remove an installed capsule'
 complete -c aos -n '__aos_at \'aos capsule\'' -l format -x -a 'pretty json' -d 'Form of the result: pretty or json.'
 complete -c aos -n '__aos_at \'aos capsule\'' -l json -d 'Same as --format json.'
@@ -145,6 +146,17 @@ complete -c aos -n '__aos_at \'aos capsule show\'' -l color -x -a 'always never 
 complete -c aos -n '__aos_at \'aos capsule show\'' -l no-input -d 'Never ask; fail with what would answer.'
 complete -c aos -n '__aos_at \'aos capsule show\'' -s h -l help -d 'Show this message and exit.'
 complete -c aos -n '__aos_at \'aos capsule show\'' -a '(__aos_names capsule)'
+complete -c aos -n '__aos_at \'aos capsule config\'' -l show -d 'Show the values; what happens without --set.'
+complete -c aos -n '__aos_at \'aos capsule config\'' -l set -x -d 'Set a value. KEY alone takes it from AOS_VAR_<KEY>, or asks: the way for a secret.'
+complete -c aos -n '__aos_at \'aos capsule config\'' -l unset -x -d 'Forget a value, or a secret.'
+complete -c aos -n '__aos_at \'aos capsule config\'' -l format -x -a 'pretty json' -d 'Form of the result: pretty or json.'
+complete -c aos -n '__aos_at \'aos capsule config\'' -l json -d 'Same as --format json.'
+complete -c aos -n '__aos_at \'aos capsule config\'' -l principal -x -d 'Act for this principal (AOS_PRINCIPAL; else default).'
+complete -c aos -n '__aos_at \'aos capsule config\'' -s v -l verbose -d 'Say more.'
+complete -c aos -n '__aos_at \'aos capsule config\'' -s q -l quiet -d 'Only results and errors; -qq only the exit code.'
+complete -c aos -n '__aos_at \'aos capsule config\'' -l color -x -a 'always never auto' -d 'Colour: always, never or auto.'
+complete -c aos -n '__aos_at \'aos capsule config\'' -l no-input -d 'Never ask; fail with what would answer.'
+complete -c aos -n '__aos_at \'aos capsule config\'' -s h -l help -d 'Show this message and exit.'
 complete -c aos -n '__aos_at \'aos capsule remove\'' -l force -d 'Remove it even where another capsule imports what only it exports.'
 complete -c aos -n '__aos_at \'aos capsule remove\'' -l purge -d 'Also delete its env values, secrets and stored data.'
 complete -c aos -n '__aos_at \'aos capsule remove\'' -l format -x -a 'pretty json' -d 'Form of the result: pretty or json.'

@@ -63,6 +63,7 @@ Register-ArgumentCompleter -Native -CommandName aos -ScriptBlock {
             'install' = 'Install capsules from files or projects'
             'list' = 'List installed capsules'
             'show' = 'Show one installed capsule'
+            'config' = 'Show or change the values of a capsule'
             'remove' = 'Remove an installed capsule'
             '--format' = 'Form of the result: pretty or json.'
             '--json' = 'Same as --format json.'
@@ -145,6 +146,22 @@ Register-ArgumentCompleter -Native -CommandName aos -ScriptBlock {
             '--help' = 'Show this message and exit.'
         }
         'aos capsule show' = [ordered]@{
+            '--format' = 'Form of the result: pretty or json.'
+            '--json' = 'Same as --format json.'
+            '--principal' = 'Act for this principal (AOS_PRINCIPAL; else default).'
+            '-v' = 'Say more.'
+            '--verbose' = 'Say more.'
+            '-q' = 'Only results and errors; -qq only the exit code.'
+            '--quiet' = 'Only results and errors; -qq only the exit code.'
+            '--color' = 'Colour: always, never or auto.'
+            '--no-input' = 'Never ask; fail with what would answer.'
+            '-h' = 'Show this message and exit.'
+            '--help' = 'Show this message and exit.'
+        }
+        'aos capsule config' = [ordered]@{
+            '--show' = 'Show the values; what happens without --set.'
+            '--set' = 'Set a value. KEY alone takes it from AOS_VAR_<KEY>, or asks: the way for a secret.'
+            '--unset' = 'Forget a value, or a secret.'
             '--format' = 'Form of the result: pretty or json.'
             '--json' = 'Same as --format json.'
             '--principal' = 'Act for this principal (AOS_PRINCIPAL; else default).'

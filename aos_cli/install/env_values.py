@@ -133,6 +133,46 @@ def collect_env(
     return Collected(changes=EnvChanges(values=values, secrets=secrets), orphans=orphans)
 
 
+def parse_settings(
+    manifest: Manifest,
+    settings: Sequence[str],
+    removed: Sequence[str],
+    *,
+    environ: Mapping[str, str],
+    ask: Callable[[EnvRow], str] | None,
+) -> EnvChanges:
+    """What `--set KEY=VALUE`, `--set KEY` and `--unset KEY` change; a bare key is looked up, then asked for.
+
+    InvalidInput `env-undeclared`, `env-value` or `env-missing`.
+    """
+    rows = {row.key: row for row in manifest.env if row.key != RESERVED_ENV_KEY}
+    given: dict[str, str | None] = {}
+    for word in settings:
+        key, mark, typed = word.partition("=")
+        given[key] = typed if mark else from_environment(key, environ)
+    _check_declared(dict.fromkeys((*given, *removed), ""), list(rows.values()))
+    values: dict[EnvKey, object] = {}
+    secrets: dict[EnvKey, str] = {}
+    issues: list[Issue] = []
+    for key, text in given.items():
+        row = rows[EnvKey(key)]
+        text = ask(row) if text is None and ask is not None else text
+        if text is None:
+            _raise_for([], [row])
+            continue
+        try:
+            value = convert(row, text)
+        except ValueError as error:
+            issues.append(Issue(message=f"{key}: {error}"))
+            continue
+        if row.is_secret:
+            secrets[row.key] = text
+        else:
+            values[row.key] = value
+    _raise_for(issues, [])
+    return EnvChanges(values=values, secrets=secrets, removed=tuple(EnvKey(key) for key in removed))
+
+
 def _check_declared(variables: Mapping[str, str], rows: Sequence[EnvRow]) -> None:
     declared = [row.key for row in rows]
     issues = [

@@ -54,6 +54,8 @@ def test_a_secret_is_in_its_file_and_nowhere_else(kept: Aos) -> None:
     for arguments in (
         ("capsule", "list", "--json"),
         ("capsule", "show", "keeper", "--json"),
+        ("capsule", "config", "keeper", "--show"),
+        ("capsule", "config", "keeper", "--show", "--json"),
         ("tool", "list", "--json"),
         ("tool", "show", "measure", "--json"),
         ("status", "--json"),

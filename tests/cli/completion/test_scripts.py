@@ -37,7 +37,7 @@ INDEX = (
 EXPECTED = [
     ("aos ", [entry.name for entry in ROOT.children]),
     ("aos caps", ["caps", "capsule"]),
-    ("aos capsule ", ["new", "build", "install", "list", "show", "remove"]),
+    ("aos capsule ", ["new", "build", "install", "list", "show", "config", "remove"]),
     ("aos --json capsule sh", ["show"]),
     ("aos capsule show ", ["hello", "router"]),
     ("aos capsule remove h", ["hello"]),

@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 
 from aos_runtime.capsule.capability import Capabilities
+from aos_runtime.kernel.audit import AuditTrail
+from aos_runtime.kernel.audited import note_calls
+from aos_runtime.kernel.files import FileRoots, GuestFiles, gates_of
+from aos_runtime.names import CapsuleName, PrincipalName
+from aos_runtime.store.audit import AuditStore
+from aos_runtime.store.audit_reader import read_audit
 from aos_runtime.store.file_handles import MAX_FILE_BYTES
 from aos_runtime.store.file_tree import FileCase, FileRefused
+from tests.support.audit_trails import SEED
 from tests.support.guest_files import FileRoom
 
 
@@ -242,3 +249,34 @@ def test_a_home_that_is_not_there_yet_is_made(room: FileRoom) -> None:
     room.scratch = room.home / "a" / "scratch"
     with pytest.raises(FileRefused, match="unknown: its folder cannot be made"):
         room.files().read("/tmp/x")
+
+
+def test_sec_14_each_call_is_on_record_before_the_guest_hears_of_it(room: FileRoom, tmp_path: Path) -> None:
+    """Done, failed and denied, the last with a path of 20 MB: one row each, cut at a character boundary."""
+    trail = AuditTrail(AuditStore(tmp_path / "audit.db", SEED), report=lambda _level, _text: None)
+    trail.start()
+    gates = gates_of(Capabilities(fs_read=("cwd://",), fs_write=("cwd://",)))
+    roots = FileRoots(
+        home=room.home, scratch=room.scratch, own=room.own, workspace=lambda: str(room.workspace)
+    )
+    note = note_calls(trail, PrincipalName("alice"), CapsuleName("demo"))
+    files = GuestFiles(roots, gates, note=note, denied=room.denials.append)
+    files.write("done", b"x", append=False)
+    assert case(lambda: files.read("absent")) is FileCase.NOT_FOUND
+    assert case(lambda: files.read("home://secret")) is FileCase.CAPABILITY_DENIED
+    assert case(lambda: files.read("é" * 10_000_000)) is FileCase.INVALID_PATH
+    assert trail.health()["accepted"] == 4, "taken in before the answer"
+    assert trail.close()
+    with read_audit(tmp_path / "audit.db") as reader:
+        assert reader is not None
+        rows = [record.entry for record in reader.records()]
+    told = [(row.principal, row.action["capsule_id"], row.action["call"]) for row in rows]
+    assert told == [("alice", "demo", call) for call in ("fs.write", "fs.read", "fs.read", "fs.read")]
+    assert [row.outcome.get("error") for row in rows] == [
+        None,
+        "not-found",
+        "capability-denied",
+        "invalid-path",
+    ]
+    resource = str(rows[3].action["resource"])
+    assert (len(resource.encode()), set(resource)) == (1024, {"é"})
