@@ -16,7 +16,7 @@ from aos_runtime.capsule.wasm import implemented_exports
 from aos_runtime.capsule.wasm_bytes import malformed
 from aos_runtime.errors import InvalidInput
 from aos_runtime.host import wit
-from aos_runtime.host.component import HOOK_EXPORT, Parts, take_apart
+from aos_runtime.host.component import HOOK_EXPORT, Parts, reason_of, take_apart
 from aos_runtime.host.engine import HostEngine
 from aos_runtime.host.linker import (
     Binding,
@@ -96,7 +96,7 @@ def _compile_for_edge(engine: HostEngine, parts: Parts) -> EdgeCode | None:
     try:
         module = Module(engine.engine, parts.core)
     except WasmtimeError as error:
-        raise malformed(str(error).strip().splitlines()[0][:300]) from error
+        raise malformed(reason_of(error)) from error
     exports = {export.name: export.type for export in module.exports}
     imports = match_imports(module.imports, parts.imports)
     if imports is None or any(name not in exports for name in _NEEDED_EXPORTS):
@@ -115,7 +115,7 @@ def _compile_whole(engine: HostEngine, component: bytes, parts: Parts) -> Compon
     try:
         compiled = wc.Component(engine.engine, component)
     except WasmtimeError as error:
-        raise malformed(str(error).strip().splitlines()[0][:300]) from error
+        raise malformed(reason_of(error)) from error
     interface = wit.Interface(
         imports=component_imports(parts.imports, parts.resources),
         has_post_return=False,

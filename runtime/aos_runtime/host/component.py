@@ -35,6 +35,7 @@ _CORE_MODULE, _NESTED_COMPONENT, _CANONICAL = 1, 4, 8
 _MEMORIES, _EXPORTS, _CODE = 5, 7, 10
 _LIFT, _LOWER, _RESOURCE_FUNCTIONS = 0, 1, (2, 3, 4)
 _UTF8, _MEMORY_REALLOC_POST_RETURN = 0, (3, 4, 5)
+_NEVER_OFFERED = (wc.ModuleType, wc.ComponentType)
 _TRAP_BODY = b"\x03\0\0\x0b"
 """Size 3, no locals, `unreachable`, `end`."""
 _HINT_REBUILD = "build the capsule with `aos capsule build`"
@@ -67,7 +68,7 @@ def take_apart(engine: Engine, component: bytes) -> Parts:
     try:
         described = wc.Component(engine, _hollow_out(sections))
     except WasmtimeError as error:
-        raise malformed(_first_line(error)) from error
+        raise malformed(reason_of(error)) from error
     try:
         exports = _read_exports(engine, described)
         imports, resources = _read_imports(engine, described)
@@ -177,13 +178,18 @@ def _read_imports(
     budget = wit.TypeBudget()
     for interface, extern in component.type.imports(engine).items():
         item = extern.ty
-        if isinstance(item, wc.FuncType | wc.ModuleType | wc.ComponentType):
+        if isinstance(item, (wc.FuncType, *_NEVER_OFFERED)) or (
+            isinstance(item, wc.ResourceType) and all(item != known for _, _, known in resources)
+        ):
             raise refused_import(interface, None)
         if not isinstance(item, wc.ComponentInstanceType):
             continue  # a type that the world names
         for name, member in item.exports(engine).items():
             kind = member.ty
-            if isinstance(kind, wc.FuncType | wc.ResourceType) and not interface.startswith("astrid:"):
+            is_foreign = not interface.startswith("astrid:")
+            if isinstance(kind, (wc.ComponentInstanceType, *_NEVER_OFFERED)) or (
+                is_foreign and isinstance(kind, wc.FuncType | wc.ResourceType)
+            ):
                 raise refused_import(interface, name)
             if isinstance(kind, wc.FuncType):
                 functions[interface, name] = read_signature(kind, budget)
@@ -260,5 +266,7 @@ def _section_bytes(kind: int, content: bytes) -> bytes:
     return bytes((kind,)) + _encode_size(len(content)) + content
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0][:300]
+def reason_of(error: WasmtimeError) -> str:
+    """Why wasmtime does not take a binary: the innermost cause, in one line."""
+    lines = str(error).strip().splitlines() or ["no reason was given"]
+    return lines[-1].strip()[:300]

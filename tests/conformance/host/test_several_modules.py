@@ -103,6 +103,27 @@ def test_only_astrid_interfaces_are_offered(engine: HostEngine, interface: str, 
     assert (caught.value.code, caught.value.context["path"]) == (refusal, f"{interface}::steal")
 
 
+HOST = '(import "astrid:x/host" (instance (export "f" %s)))'
+NEVER_OFFERED = {
+    HOST % '(instance (export "f" (func)))': "the capsule imports `astrid:x/host::f`",
+    HOST % "(core module)": "the capsule imports `astrid:x/host::f`",
+    '(import "beast" (type (sub resource)))': "the capsule imports `beast`",
+    '(import "beast" (func))': "the capsule imports `beast`",
+    '(import "beast" (core module))': "the capsule imports `beast`",
+    '(import "beast" (component))': "root-level component imports are not supported",
+    HOST % "(func (result (stream u8)))": "the component model async feature",
+    HOST % "(func async)": "the component model async feature",
+    HOST % "(func (result (list u8 4)))": "the component model fixed-length lists feature",
+}
+
+
+@pytest.mark.parametrize("item", NEVER_OFFERED)
+def test_what_can_never_be_linked_does_not_load_and_says_why(engine: HostEngine, item: str) -> None:
+    text = TWO_MODULES.replace("(component", f"(component {item}", 1)
+    with pytest.raises((InvalidInput, Corrupt), match=NEVER_OFFERED[item]):
+        compile_component(engine, bytes(wat2wasm(text)))
+
+
 def test_one_that_starts_too_large_does_not_start(component: bytes) -> None:
     small = HostEngine(EngineSettings(memory_bytes=1 << 16))
     try:
