@@ -49,6 +49,7 @@ class CodeCache:
         """`key`: 32 bytes that only this home has (`store.keys.cache_key`)."""
         self._engine, self._folder, self._key = engine, folder, key
         self._live: weakref.WeakValueDictionary[Digest, Code] = weakref.WeakValueDictionary()
+        self._turns: weakref.WeakValueDictionary[Digest, threading.Lock] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
 
     def load(self, digest: Digest, wasm: Callable[[], bytes]) -> Code:
@@ -56,14 +57,14 @@ class CodeCache:
 
         Raises what `compile_component` raises, what `wasm` raises, and Corrupt `component-digest`.
         """
-        with self._lock:
+        with self._turn(digest):
             code = self._live.get(digest) or self._map(digest) or self._compile(digest, wasm())
             self._live[digest] = code
             return code
 
     def precompile(self, digest: Digest, wasm: bytes) -> Code:
         """Compile and keep, as activation does; whatever was there is replaced.  Raises as `load`."""
-        with self._lock:
+        with self._turn(digest):
             code = self._compile(digest, wasm)
             self._live[digest] = code
             return code
@@ -78,6 +79,11 @@ class CodeCache:
                     path.unlink(missing_ok=True)
                     gone += 1
         return gone
+
+    def _turn(self, digest: Digest) -> threading.Lock:
+        """Held while a component is compiled or mapped, which may take seconds: nobody else waits for it."""
+        with self._lock:
+            return self._turns.setdefault(digest, threading.Lock())
 
     def _path(self, digest: Digest) -> Path:
         return self._folder / f"{digest}-{self._engine.fingerprint}{_SUFFIX}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -75,6 +76,40 @@ def test_code_that_is_in_use_is_shared(engine: HostEngine, folder: Path, source:
     code = cache.load(source.digest, source)
     next(folder.iterdir()).unlink()
     assert cache.load(source.digest, source) is code
+
+
+def test_nobody_waits_for_the_compiling_of_another_component(
+    engine: HostEngine, folder: Path, source: Source
+) -> None:
+    cache, other = CodeCache(engine, folder, KEY), Source(component("other"))
+    asked, go_on = threading.Event(), threading.Event()
+
+    def slow() -> bytes:
+        asked.set()
+        assert go_on.wait(30)
+        return source.data
+
+    thread = threading.Thread(target=lambda: cache.load(source.digest, slow))
+    thread.start()
+    assert asked.wait(30)
+    assert runs(cache.load(other.digest, other))
+    go_on.set()
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+def test_one_component_is_compiled_once_whoever_asks(
+    engine: HostEngine, folder: Path, source: Source
+) -> None:
+    cache, codes = CodeCache(engine, folder, KEY), list[Code]()
+    threads = [
+        threading.Thread(target=lambda: codes.append(cache.load(source.digest, source))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert (len(codes), len({id(code) for code in codes}), source.asked) == (4, 1, 1)
 
 
 def test_precompile_replaces_what_is_there(engine: HostEngine, folder: Path, source: Source) -> None:
