@@ -36,6 +36,8 @@ class Settings:
     memory_bytes: int = 64 * MIB
     fuel_per_call: int = 10_000_000_000
     log_level: str = "info"
+    allow_unsandboxed: bool = False
+    """Whether programs of capsules run where bubblewrap cannot confine them."""
     audit_entries: int = 1_000_000
     audit_bytes: int = 1024 * MIB
     local_egress: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -86,6 +88,10 @@ def _is_endpoint(entry: str) -> bool:
     return found is not None and (found[1] == "*" or 0 < int(found[1]) <= MAX_PORT)
 
 
+def _flag(value: object) -> str | None:
+    return None if isinstance(value, bool) else "must be true or false"
+
+
 KEYS: Mapping[tuple[str, str], _Key] = {
     ("timeouts", "daemon_ready_secs"): _Key(field="daemon_ready_s", check=_number(1, 600)),
     ("timeouts", "daemon_shutdown_secs"): _Key(field="daemon_shutdown_s", check=_number(1, 600)),
@@ -96,6 +102,7 @@ KEYS: Mapping[tuple[str, str], _Key] = {
     ("audit", "max_bytes"): _Key(field="audit_bytes", check=_number(16 * MIB, 1024 * 1024 * MIB)),
     ("logging", "level"): _Key(field="log_level", check=_level),
     ("security", "capsule_local_egress"): _Key(field="local_egress", check=_endpoints, read=_frozen),
+    ("process", "unsandboxed"): _Key(field="allow_unsandboxed", check=_flag),
 }
 """Every setting that has an effect: `[section] key`."""
 

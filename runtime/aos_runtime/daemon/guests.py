@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from aos_runtime.config import Settings
 from aos_runtime.daemon.options import Options
 from aos_runtime.home import Home
 from aos_runtime.host import CodeCache
+from aos_runtime.host.mcp import McpLoop
+from aos_runtime.host.sandbox import Sandbox, open_sandbox
 from aos_runtime.kernel.approvals import Approvals
 from aos_runtime.kernel.audited import Trail
 from aos_runtime.kernel.kernel import Journal, Kernel
 from aos_runtime.kernel.loading import Loader
+from aos_runtime.kernel.mcp_guest import Programs
 from aos_runtime.kernel.outside import FindKeys, Outside
 from aos_runtime.kernel.ports import State
 from aos_runtime.kernel.principals import Principals
@@ -33,8 +37,18 @@ def make_loader(
     approvals: Approvals,
     find_keys: FindKeys,
     view: Callable[[PrincipalName], View],
+    resources: ExitStack,
 ) -> Loader:
-    """The one loader of a daemon.  `view` gives what a principal has loaded, at any time later."""
+    """The one loader of a daemon.  `view` gives what a principal has loaded, at any time later; `resources`
+    gets what must be closed.
+    """
+    loop = McpLoop()
+    resources.callback(loop.close)
+
+    def open_walls() -> Sandbox:
+        """Looked at when the first program is started: that runs a program itself."""
+        return open_sandbox(home.root, allow_unsandboxed=settings.allow_unsandboxed)
+
     return Loader(
         home=home,
         codes=codes,
@@ -47,5 +61,6 @@ def make_loader(
         request_approval=approvals.request,
         holds=lambda who, source, name: holds_capability(view(who), source, name),
         outside=Outside.of(settings, home, find_keys, journal.daemon),
+        programs=Programs(open_walls, loop),
         umask=options.umask,
     )

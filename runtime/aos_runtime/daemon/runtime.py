@@ -177,6 +177,7 @@ class Runtime:
             approvals=self.approvals,
             find_keys=self.rights.find_keys,
             view=lambda who: self.lifecycle.view(who),
+            resources=self._resources,
         )
         self._capsules = Capsules(self.trail)
         supervisor = Supervisor(self.journal, self._announce)

@@ -19,7 +19,16 @@ from aos_runtime.store.secrets import read_secret
 class GuestEnv:
     """`get` is the port of `sys.get-config`.  `missing` rows need a value before the capsule can start."""
 
-    __slots__ = ("_before_block", "_capsule", "_home", "_principal", "_secrets", "_values", "missing")
+    __slots__ = (
+        "_before_block",
+        "_capsule",
+        "_home",
+        "_keys",
+        "_principal",
+        "_secrets",
+        "_values",
+        "missing",
+    )
 
     def __init__(
         self,
@@ -34,6 +43,7 @@ class GuestEnv:
         self.missing: tuple[EnvRow, ...] = resolve_env(manifest, stored, secrets).missing
         self._values: Mapping[str, str] = resolve_env(manifest, stored, {}).values
         self._secrets = frozenset(row.key for row in manifest.env if row.is_secret)
+        self._keys = tuple(row.key for row in manifest.env)
         self._home = home
         self._principal = principal
         self._capsule = capsule
@@ -44,6 +54,11 @@ class GuestEnv:
         if key not in self._secrets:
             return self._values.get(key)
         return self._secret(key) or self._values.get(key)
+
+    def values(self) -> dict[str, str]:
+        """Every key that has a value, for the environment of a program."""
+        found = {key: self.get(key) for key in self._keys}
+        return {key: value for key, value in found.items() if value is not None}
 
     def placeholder(self, key: str) -> str | None:
         """What stands for `{{secret:KEY}}`; None where it is not set, KeyError where it is no secret."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from blake3 import blake3
@@ -33,6 +33,7 @@ from aos_runtime.kernel.files import make_files
 from aos_runtime.kernel.guest import Bus, GuestPort, Hearing
 from aos_runtime.kernel.guest_env import GuestEnv
 from aos_runtime.kernel.kernel import Journal, system_cause
+from aos_runtime.kernel.mcp_guest import McpGuest, Programs, Starts, open_mcp, with_rows
 from aos_runtime.kernel.outside import Outside
 from aos_runtime.kernel.ports import State
 from aos_runtime.kernel.probe import Tool, describe, unrouted
@@ -119,9 +120,11 @@ class Loader:
         request_approval: RequestApproval | None = None,
         holds: Holds = _nobody_holds,
         outside: Outside | None = None,
+        programs: Programs | None = None,
         umask: int = PRIVATE_UMASK,
     ) -> None:
         self._outside = outside
+        self._programs = programs
         self._umask = umask
         self._holds = holds
         self._budget_of = budget_of
@@ -152,18 +155,46 @@ class Loader:
         manifest = installed.manifest
         check_host_version(manifest, HOST_VERSION)
         digest = installed.receipt.wasm_digest
+        env = GuestEnv(self._home, installed.principal, installed.name, manifest, self._before_block)
         if wasm is None or digest is None:
-            raise Unavailable(
-                "capsule-without-component",
-                "it has no component, and this version of aos hosts nothing else yet",
-                hint="capsules of MCP servers or context files only come later",
-            )
+            if not manifest.mcp_servers:
+                raise Unavailable(
+                    "capsule-without-component",
+                    "it has no component and no MCP server, and nothing else serves calls",
+                    hint="capsules of context files only come later",
+                )
+            return _needs_config(installed, env) if env.missing else self._open_servers(installed, env)
         check_component_hash(manifest, wasm)
         code = self._codes.load(digest, lambda: wasm)
-        env = GuestEnv(self._home, installed.principal, installed.name, manifest, self._before_block)
-        if env.missing:
-            return _needs_config(installed, tuple(row.key for row in env.missing))
-        return self._open(installed, code, digest, env)
+        return _needs_config(installed, env) if env.missing else self._open(installed, code, digest, env)
+
+    def _open_servers(self, installed: Installed, env: GuestEnv) -> Loaded:
+        """A capsule that is nothing but MCP servers."""
+        if self._programs is None:
+            raise Unavailable(
+                "mcp-servers-off", "its MCP servers run in a daemon only", hint="run `aos start`"
+            )
+        source = source_id(installed.name, installed.receipt.content_digest)
+        listening = replace(installed, manifest=with_rows(installed.manifest, ()))
+        context, port = self._ports(listening, source, env, None)
+        programs, starts = self._programs, Starts()
+        opened: list[McpGuest] = []
+
+        def open_guest() -> McpGuest:
+            starts.check()
+            opened[:] = [open_mcp(installed, programs, context, env.values())]
+            return opened[0]
+
+        generation = Generation(context, open_guest)
+        described = describe(generation, port)
+        tools = described.tools or ()
+        return Loaded(
+            installed=replace(installed, manifest=with_rows(installed.manifest, tools)),
+            source_id=source,
+            generation=generation,
+            tools=tools,
+            warnings=(*opened[0].warnings, *described.warnings),
+        )
 
     def _open(self, installed: Installed, code: Code, digest: Digest, env: GuestEnv) -> Loaded:
         source = source_id(installed.name, digest)
@@ -313,7 +344,8 @@ def check_component_hash(manifest: Manifest, wasm: bytes) -> None:
         )
 
 
-def _needs_config(installed: Installed, keys: tuple[str, ...]) -> Unready:
+def _needs_config(installed: Installed, env: GuestEnv) -> Unready:
+    keys = tuple(row.key for row in env.missing)
     return Unready(
         name=installed.name,
         version=installed.version,

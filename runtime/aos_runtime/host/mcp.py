@@ -1,0 +1,333 @@
+"""MCP servers of capsules: their processes, and their tools called through the official SDK.
+
+One thread with an event loop serves every server of the process; the SDK is imported when the first one is
+started.  A server is hostile: what it prints is bounded, what is no message is dropped, every request has a
+deadline, and it dies with its whole process group.  Nothing here knows of topics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aos_runtime.errors import AosError, PeerFault, Unavailable
+from aos_runtime.host.sandbox import Program
+
+if TYPE_CHECKING:
+    from mcp import ClientSession
+
+HANDSHAKE_TIMEOUT_S = 10.0
+STOP_GENTLY_S = 1.0
+MAX_LINE_BYTES = 8 << 20
+MAX_TOOLS = 256
+MAX_TEXT_CHARS = 1 << 20
+_SHOWN_CHARS = 200
+
+Log = Callable[[str, str], None]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpTool:
+    """One tool as its server lists it."""
+
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpAnswer:
+    """What a tool answered, as text for a model."""
+
+    content: str
+    is_error: bool
+
+
+class McpServer:
+    """One running server.  Threads may share it; `close` ends it."""
+
+    def __init__(self, name: str, program: Program, log: Log, loop: asyncio.AbstractEventLoop) -> None:
+        self.name = name
+        self.tools: tuple[McpTool, ...] = ()
+        self._program = program
+        self._log = log
+        self._loop = loop
+        self._session: ClientSession | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._closing = asyncio.Event()
+        self._ready: Future[None] = Future()
+        self._ended = threading.Event()
+        self._life: Future[None] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._session is not None and not self._ended.is_set()
+
+    def start(self) -> None:
+        """Start it, shake hands, list its tools.
+
+        Unavailable `mcp-server-failed` where that fails or takes too long; then nothing is left of it.
+        """
+        self._life = asyncio.run_coroutine_threadsafe(self._serve(), self._loop)
+        try:
+            self._ready.result(HANDSHAKE_TIMEOUT_S)
+        except FutureTimeoutError:
+            self.close()
+            raise self._failed(f"it did not answer within {HANDSHAKE_TIMEOUT_S:g} s") from None
+        except AosError:
+            self.close()
+            raise
+
+    def call(self, tool: str, arguments: dict[str, Any], timeout_s: float) -> Future[McpAnswer]:
+        """Call a tool; the future's cancel tells the server.  Its errors: PeerFault, Unavailable."""
+        return asyncio.run_coroutine_threadsafe(self._call(tool, arguments, timeout_s), self._loop)
+
+    def close(self) -> None:
+        """End the process and all of its group; returns when that is done."""
+        is_ready, life = self._ready.done(), self._life
+        self._loop.call_soon_threadsafe(self._closing.set)
+        if not is_ready and life is not None:
+            life.cancel()  # it is still in the handshake, and may stay there
+        self._ended.wait(STOP_GENTLY_S * 3)
+
+    async def _serve(self) -> None:
+        """The life of the server, in one task."""
+        try:
+            async with self._streams() as (read, write):
+                await self._talk(read, write)
+        except Exception as error:  # noqa: BLE001 - the top of a task: whoever waits is told
+            self._give_up(self._failed(f"{type(error).__name__}: {str(error)[:_SHOWN_CHARS]}"))
+        finally:
+            self._session = None
+            self._give_up(self._failed("it ended before it was ready"))
+            self._ended.set()
+
+    async def _talk(self, read: Any, write: Any) -> None:
+        from mcp import ClientSession
+
+        async with ClientSession(read, write) as session:
+            await session.initialize()
+            self.tools = await _list_tools(session)
+            self._session = session
+            self._ready.set_result(None)
+            assert self._process is not None
+            waits = {asyncio.ensure_future(self._closing.wait()), asyncio.ensure_future(self._process.wait())}
+            _, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for wait in pending:
+                wait.cancel()
+            self._session = None  # before anybody hears of it: a call now must not go to a dead one
+            if not self._closing.is_set():
+                self._log("error", f"MCP server `{self.name}` ended with status {self._process.returncode}")
+
+    def _give_up(self, error: AosError) -> None:
+        if not self._ready.done():
+            self._ready.set_exception(error)
+
+    async def _call(self, tool: str, arguments: dict[str, Any], timeout_s: float) -> McpAnswer:
+        from mcp import MCPError
+
+        session = self._session
+        if session is None:
+            raise self._failed("it has ended")
+        try:
+            result = await asyncio.wait_for(session.call_tool(tool, arguments), timeout_s)
+        except TimeoutError:
+            raise PeerFault(
+                "mcp-server-silent",
+                f"MCP server `{self.name}` did not answer within {timeout_s:g} s",
+                hint="see `aos logs`",
+            ) from None
+        except MCPError as error:
+            return McpAnswer(content=str(error)[:MAX_TEXT_CHARS], is_error=True)
+        return McpAnswer(content=_text(result)[:MAX_TEXT_CHARS], is_error=bool(result.is_error))
+
+    @contextlib.asynccontextmanager
+    async def _streams(self) -> AsyncIterator[tuple[Any, Any]]:
+        """The process between two in-memory streams of the SDK; at the end its group is gone."""
+        import anyio
+
+        program = self._program
+        self._process = process = await asyncio.create_subprocess_exec(
+            *program.arguments,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=dict(program.environ),
+            cwd=program.folder,
+            start_new_session=True,
+            limit=MAX_LINE_BYTES,
+        )
+        to_session, read = anyio.create_memory_object_stream[Any](16)
+        write, from_session = anyio.create_memory_object_stream[Any](16)
+        tasks = [
+            asyncio.ensure_future(work)
+            for work in (
+                self._read_messages(process, to_session),
+                self._write_messages(process, from_session),
+                self._read_complaints(process),
+            )
+        ]
+        try:
+            yield read, write
+        finally:
+            await _end_group(process)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for stream in (to_session, read, write, from_session):
+                stream.close()
+
+    async def _read_messages(self, process: asyncio.subprocess.Process, target: Any) -> None:
+        """What is a message goes to the session; what is not is noted and dropped."""
+        from mcp.shared.message import SessionMessage
+        from mcp_types import jsonrpc_message_adapter
+
+        assert process.stdout is not None
+        async with target:
+            async for line in _lines(process.stdout):
+                try:
+                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except ValueError:
+                    shown = line[:_SHOWN_CHARS].decode("utf-8", "replace")
+                    self._log("warn", f"MCP server `{self.name}` printed what is no message: {shown}")
+                    continue
+                await target.send(SessionMessage(message))
+
+    async def _write_messages(self, process: asyncio.subprocess.Process, source: Any) -> None:
+        assert process.stdin is not None
+        async with source:
+            async for item in source:
+                text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+                process.stdin.write(text.encode() + b"\n")
+                with contextlib.suppress(ConnectionError):
+                    await process.stdin.drain()
+
+    async def _read_complaints(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stderr is not None
+        async for line in _lines(process.stderr):
+            self._log("info", f"{self.name}: {line.decode('utf-8', 'replace').rstrip()}")
+
+    def _failed(self, reason: str) -> Unavailable:
+        return Unavailable(
+            "mcp-server-failed",
+            f"MCP server `{self.name}` failed: {reason}",
+            hint="see `aos logs` for what it wrote",
+        )
+
+
+class McpLoop:
+    """The thread of all servers; started with the first."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def start_server(self, name: str, program: Program, log: Log) -> McpServer:
+        """Start one.  Unavailable `mcp-sdk-missing` without the SDK; else as `McpServer.start`."""
+        check_sdk()
+        server = self._run(self._make(name, program, log))
+        server.start()
+        return server
+
+    def close(self) -> None:
+        """End the thread; every server must be closed before."""
+        with self._lock:
+            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(5.0)
+            loop.close()
+
+    async def _make(self, name: str, program: Program, log: Log) -> McpServer:
+        return McpServer(name, program, log, asyncio.get_running_loop())
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="aos-mcp", daemon=True)
+                self._thread.start()
+            loop = self._loop
+        return asyncio.run_coroutine_threadsafe(work, loop).result(5.0)
+
+
+def check_sdk() -> None:
+    """Unavailable `mcp-sdk-missing` where the optional extra is not installed."""
+    try:
+        import mcp  # noqa: F401
+    except ImportError as error:
+        raise Unavailable(
+            "mcp-sdk-missing",
+            "it has an MCP server, and the MCP SDK is not installed",
+            hint="install the extra: pip install 'aos-cli[mcp]'",
+        ) from error
+
+
+async def _list_tools(session: ClientSession) -> tuple[McpTool, ...]:
+    """Every page, up to the bound."""
+    from mcp_types import PaginatedRequestParams
+
+    found: list[McpTool] = []
+    cursor: str | None = None
+    while len(found) < MAX_TOOLS:
+        page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
+        found += [
+            McpTool(name=tool.name, description=tool.description or "", input_schema=dict(tool.input_schema))
+            for tool in page.tools
+        ]
+        cursor = page.next_cursor
+        if not cursor or not page.tools:
+            break
+    return tuple(found[:MAX_TOOLS])
+
+
+def _text(result: Any) -> str:
+    """The texts of a result; what is no text stands there as its JSON."""
+    blocks = [
+        block.text if block.type == "text" else block.model_dump_json(by_alias=True, exclude_none=True)
+        for block in result.content
+    ]
+    if not blocks and result.structured_content is not None:
+        import msgspec
+
+        return msgspec.json.encode(result.structured_content).decode()
+    return "\n".join(blocks)
+
+
+async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """Lines, without those that are longer than the bound."""
+    while True:
+        try:
+            line = await stream.readline()
+        except ValueError:  # too long: readline has dropped what it held of it
+            continue
+        if not line:
+            return
+        if line.strip():
+            yield line
+
+
+async def _end_group(process: asyncio.subprocess.Process) -> None:
+    """SIGTERM, a moment later SIGKILL, to everybody in the group; reaped."""
+    _signal_group(process.pid, signal.SIGTERM)
+    try:
+        with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
+            await asyncio.wait_for(asyncio.shield(process.wait()), STOP_GENTLY_S)
+    finally:
+        _signal_group(process.pid, signal.SIGKILL)
+    await process.wait()
+
+
+def _signal_group(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)

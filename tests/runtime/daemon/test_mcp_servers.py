@@ -1,0 +1,221 @@
+"""Capsules of MCP servers in a real daemon: real processes, the official SDK, and tools like any other."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aos_runtime.capsule.archive import Member, entry_of, write_archive
+from aos_runtime.capsule.provenance import PROVENANCE_FILE, content_digest, render_provenance, sign_content
+from aos_runtime.home import Home
+from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName
+from aos_runtime.store.keys import load_runtime_seed
+from aos_runtime.store.layout import open_home
+from tests.support.sockets import NIL, Client, connected, running
+from tests.support.tool_guests import install
+
+pytestmark = pytest.mark.journey
+
+SERVER = (Path(__file__).parents[2] / "support" / "mcp_server.py").read_bytes()
+PROMPT_S = 5.0
+
+
+def put(home: Home, folder: Path, *modes: str, name: str = "served", env: str = "") -> None:
+    """Install a capsule whose server is the script in it."""
+    args = json.dumps(["server.py", *modes])
+    manifest = (
+        f'[package]\nname = "{name}"\nversion = "1.0.0"\ndescription = "Servers"\n'
+        f"[capabilities]\nhost_process = [{json.dumps(sys.executable)}]\n"
+        f'[[mcp_server]]\nid = "probe"\ntype = "stdio"\nargs = {args}\n'
+        f"command = {json.dumps(sys.executable)}\n" + env
+    )
+    members = [
+        Member(path="Capsule.toml", data=manifest.encode()),
+        Member(path="server.py", data=SERVER),
+    ]
+    digest = content_digest(entry_of(member) for member in members)
+    provenance = sign_content(digest, load_runtime_seed(home, create=True))
+    install(
+        home,
+        folder,
+        name,
+        write_archive([*members, Member(path=PROVENANCE_FILE, data=render_provenance(provenance))]),
+    )
+
+
+WAYS = ("unsandboxed", "bubblewrap") if shutil.which("bwrap") else ("unsandboxed",)
+"""Where bubblewrap is not installed, tests/runtime/host/test_sandbox.py alone tests its command line."""
+
+
+@pytest.fixture(params=WAYS)
+def home(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Home:
+    made = Home(tmp_path / "home")
+    open_home(made, create=True)
+    if request.param == "unsandboxed":
+        unsandboxed(made, tmp_path, monkeypatch)
+    return made
+
+
+def unsandboxed(home: Home, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A PATH without bubblewrap, and an operator who does without."""
+    home.config_file.write_text("[process]\nunsandboxed = true\n")
+    monkeypatch.setenv("PATH", str(folder))
+
+
+def call(client: Client, tool: str, **arguments: object) -> tuple[str, bool]:
+    params = {"name": tool, "timeout_s": 20.0, "arguments": arguments}
+    reply = client.tools("call", params)
+    assert reply["status"] == "Success", reply
+    return reply["data"]["content"], reply["data"]["is_error"]
+
+
+def state_of(client: Client, name: str = "served") -> dict[str, Any]:
+    [row] = [row for row in client.request("GetStatus")["data"]["capsules"] if row["name"] == name]
+    return dict(row)
+
+
+def log_of(home: Home, name: str = "served") -> str:
+    return home.capsule_log(DEFAULT_PRINCIPAL, CapsuleName(name)).read_text()
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_its_tools_are_tools_like_any_other(home: Home, tmp_path: Path) -> None:
+    put(home, tmp_path, "garbage")
+    with running(home), connected(home) as client:
+        tools = [tool for tool in client.tools("list")["data"] if tool["capsule"] == "served"]
+        assert [tool["name"] for tool in tools] == ["die", "echo", "env", "look", "refuse", "sleep"]
+        assert tools[1] == {
+            "name": "echo",
+            "description": "Does echo.",
+            "input_schema": {"type": "object", "properties": {"text": {"type": "string"}}},
+            "mutable": False,
+            "capsule": "served",
+            "shadowed": [],
+        }
+        assert call(client, "echo", text="Grüße\n") == ("Grüße\n", False)
+        assert call(client, "refuse") == ("no", True)
+        warnings = state_of(client)["warnings"]
+        assert warnings == ["MCP server `probe` has a tool named 'not.a.name', left out"]
+    log = log_of(home)
+    assert "probe: hello from the server" in log
+    assert "printed what is no message: starting up ... 100%" in log
+
+
+def test_it_sees_only_what_it_was_given(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_SECRET_OF_THE_DAEMON", "x")
+    env = '[env.GREETING]\ntype = "text"\nrequest = "?"\ndefault = "hi"\n'
+    put(home, tmp_path, env=env)
+    with running(home), connected(home) as client:
+        seen = json.loads(call(client, "env")[0])
+        allowed = {"PATH", "LANG", "TZ", "GREETING", "PWD"} | {key for key in seen if key.startswith("LC_")}
+        assert (seen["GREETING"], set(seen) - allowed) == ("hi", set())
+
+
+def test_bubblewrap_masks_the_home(home: Home, tmp_path: Path) -> None:
+    put(home, tmp_path)
+    is_walled = shutil.which("bwrap") is not None
+    with running(home), connected(home) as client:
+        assert json.loads(call(client, "look", path=".")[0]) == ["Capsule.toml", "meta.json", "server.py"]
+        for path in (home.keys, home.run):
+            content, is_error = call(client, "look", path=str(path))
+            assert (content == "FileNotFoundError", is_error) == (is_walled, is_walled)
+
+
+def test_a_server_that_dies_is_started_again_by_the_next_call(home: Home, tmp_path: Path) -> None:
+    put(home, tmp_path)
+    with running(home), connected(home) as client:
+        content, is_error = call(client, "die")
+        assert is_error and content
+        wait_for(lambda: "ended with status" in log_of(home))
+        assert call(client, "echo", text="back") == ("back", False)
+
+
+def test_one_that_keeps_dying_is_left_alone(home: Home, tmp_path: Path) -> None:
+    put(home, tmp_path)
+    with running(home), connected(home) as client:
+        for number in range(6):
+            assert call(client, "die")[1]
+            wait_for(lambda count=number: log_of(home).count("ended with status") > count)
+        content, is_error = call(client, "echo", text="x")
+        assert is_error and "its MCP servers ended 6 times in 60 s" in content
+        assert call(client, "hello", name="Ada")[0] == '"Hello, Ada!"'
+
+
+def test_a_cancel_and_a_timeout_reach_the_server(home: Home, tmp_path: Path) -> None:
+    put(home, tmp_path)
+    with running(home), connected(home) as client:
+        params = {"name": "sleep", "arguments": {"seconds": 60}, "timeout_s": 50}
+        payload = {"type": "raw_json", "params": params}
+        client.send({"topic": "astrid.v1.request.tools.call.c1", "payload": payload, "source_id": NIL})
+        wait_for(lambda: client.tools("calls")["data"] != [])
+        began = time.monotonic()
+        assert client.tools("cancel", {"corr": "c1"})["data"] == {"cancelled": True}
+        assert call(client, "echo", text="next") == ("next", False)
+        assert time.monotonic() - began < PROMPT_S
+        params["timeout_s"] = 0.5
+        assert client.tools("call", params)["status"] == "Error"
+        assert call(client, "echo", text="next") == ("next", False)
+        wait_for(lambda: log_of(home).count("probe: cancelled") == 2)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("modes", [("child",), ("child", "mute")], ids=" ".join)
+def test_the_whole_group_dies_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modes: tuple[str, ...]
+) -> None:
+    """At the daemon's stop, and where the handshake fails."""
+    home = Home(tmp_path / "home")
+    open_home(home, create=True)
+    unsandboxed(home, tmp_path, monkeypatch)
+    monkeypatch.setattr("tests.support.sockets.WAIT_S", 40.0)
+    child = tmp_path / "child.pid"
+    hidden = tmp_path / "no-bwrap"
+    hidden.mkdir()
+    (hidden / "sleep").symlink_to("/bin/sleep")
+    monkeypatch.setenv("PATH", str(hidden))
+    put(home, tmp_path, *modes, env=f'[env.CHILD_FILE]\ntype = "text"\nrequest = "?"\ndefault = "{child}"\n')
+    with running(home), connected(home) as client:
+        pid = int(child.read_text())
+        if "mute" in modes:
+            assert "did not answer within 10 s" in state_of(client)["reason"]
+        else:
+            assert is_alive(pid)
+    wait_for(lambda: not is_alive(pid))
+
+
+def test_a_server_that_ends_in_the_handshake_is_told_with_the_capsule(home: Home, tmp_path: Path) -> None:
+    put(home, tmp_path, "crash")
+    with running(home), connected(home) as client:
+        row = state_of(client)
+        assert row["state"] == "failed" and row["reason"].startswith("MCP server `probe` failed: ")
+        assert call(client, "hello", name="Ada")[0] == '"Hello, Ada!"'
+
+
+def test_without_walls_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = Home(tmp_path / "home")
+    open_home(home, create=True)
+    put(home, tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with running(home), connected(home) as client:
+        assert state_of(client)["reason"] == (
+            "it starts a program, and bubblewrap (bwrap), which would confine it, is not installed"
+        )
