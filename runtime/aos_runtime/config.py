@@ -38,6 +38,8 @@ class Settings:
     log_level: str = "info"
     allow_unsandboxed: bool = False
     """Whether programs of capsules run where bubblewrap cannot confine them."""
+    mcp_start_s: float = 20.0
+    """How long an MCP server may take to be ready; a package runner may have to fetch it first."""
     audit_entries: int = 1_000_000
     audit_bytes: int = 1024 * MIB
     local_egress: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -96,6 +98,7 @@ KEYS: Mapping[tuple[str, str], _Key] = {
     ("timeouts", "daemon_ready_secs"): _Key(field="daemon_ready_s", check=_number(1, 600)),
     ("timeouts", "daemon_shutdown_secs"): _Key(field="daemon_shutdown_s", check=_number(1, 600)),
     ("timeouts", "call_secs"): _Key(field="call_timeout_s", check=_number(1, 3600)),
+    ("timeouts", "mcp_start_secs"): _Key(field="mcp_start_s", check=_number(1, 600)),
     ("limits", "memory_bytes"): _Key(field="memory_bytes", check=_number(MIB, 4096 * MIB)),
     ("limits", "fuel_per_call"): _Key(field="fuel_per_call", check=_number(1_000_000, 10**15)),
     ("audit", "max_entries"): _Key(field="audit_entries", check=_number(10_000, 100_000_000)),

@@ -42,7 +42,7 @@ def make_loader(
     """The one loader of a daemon.  `view` gives what a principal has loaded, at any time later; `resources`
     gets what must be closed.
     """
-    loop = McpLoop()
+    loop = McpLoop(settings.mcp_start_s)
     resources.callback(loop.close)
 
     def open_walls() -> Sandbox:

@@ -24,7 +24,6 @@ from aos_runtime.host.sandbox import Program
 if TYPE_CHECKING:
     from mcp import ClientSession
 
-HANDSHAKE_TIMEOUT_S = 10.0
 STOP_GENTLY_S = 1.0
 MAX_LINE_BYTES = 8 << 20
 MAX_TOOLS = 256
@@ -55,8 +54,11 @@ class McpAnswer:
 class McpServer:
     """One running server.  Threads may share it; `close` ends it."""
 
-    def __init__(self, name: str, program: Program, log: Log, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, name: str, program: Program, log: Log, loop: asyncio.AbstractEventLoop, start_timeout_s: float
+    ) -> None:
         self.name = name
+        self._start_timeout_s = start_timeout_s
         self.tools: tuple[McpTool, ...] = ()
         self._program = program
         self._log = log
@@ -79,10 +81,10 @@ class McpServer:
         """
         self._life = asyncio.run_coroutine_threadsafe(self._serve(), self._loop)
         try:
-            self._ready.result(HANDSHAKE_TIMEOUT_S)
+            self._ready.result(self._start_timeout_s)
         except FutureTimeoutError:
             self.close()
-            raise self._failed(f"it did not answer within {HANDSHAKE_TIMEOUT_S:g} s") from None
+            raise self._failed(f"it did not answer within {self._start_timeout_s:g} s") from None
         except AosError:
             self.close()
             raise
@@ -225,9 +227,10 @@ class McpServer:
 
 
 class McpLoop:
-    """The thread of all servers; started with the first."""
+    """The thread of all servers; started with the first.  Each has `start_timeout_s` to shake hands in."""
 
-    def __init__(self) -> None:
+    def __init__(self, start_timeout_s: float) -> None:
+        self._start_timeout_s = start_timeout_s
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -249,7 +252,7 @@ class McpLoop:
             loop.close()
 
     async def _make(self, name: str, program: Program, log: Log) -> McpServer:
-        return McpServer(name, program, log, asyncio.get_running_loop())
+        return McpServer(name, program, log, asyncio.get_running_loop(), self._start_timeout_s)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         with self._lock:
