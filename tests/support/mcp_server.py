@@ -1,7 +1,7 @@
 """A small MCP server for tests: tools echo, env, look, sleep, die, fork; and what a bad server does besides.
 
 Modes, as arguments: `garbage` prints what is no message between messages, `mute` never answers the handshake,
-`crash` ends at once, `child` leaves a child in its group that writes its process id to the file that
+`crash` ends at once, `growing` has a tool `grow` that gives it another one, `child` leaves a child in its group that writes its process id to the file that
 CHILD_FILE names.
 """
 
@@ -52,6 +52,12 @@ async def call(name: str, arguments: dict[str, str]) -> dict[str, object]:
         return text("slept")
     if name == "die":
         os._exit(3)
+    if name == "grow":
+        TOOLS["grown"] = {"type": "object"}
+        say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        return text("growing")
+    if name == "grown":
+        return text("grown")
     return text("no", True)
 
 
@@ -65,7 +71,7 @@ async def answer(message: dict) -> None:
     if method == "initialize":
         result = {
             "protocolVersion": params["protocolVersion"],
-            "capabilities": {"tools": {}},
+            "capabilities": {"tools": {"listChanged": True}},
             "serverInfo": {"name": "probe", "version": "1"},
         }
     elif method == "tools/list":
@@ -81,6 +87,8 @@ async def answer(message: dict) -> None:
 async def main() -> None:
     if "crash" in MODES:
         sys.exit(7)
+    if "growing" in MODES:
+        TOOLS["grow"] = {"type": "object"}
     if "child" in MODES:
         child = subprocess.Popen(["sleep", "300"])
         Path(os.environ["CHILD_FILE"]).write_text(str(child.pid))

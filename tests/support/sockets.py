@@ -26,6 +26,8 @@ from tests.support.installation import ROOT
 
 NIL = "00000000-0000-0000-0000-000000000000"
 WAIT_S = 15.0
+IMPORTS: tuple[str, ...] = ()
+"""Folders that a daemon imports from before anything else."""
 
 
 class Client:
@@ -120,7 +122,11 @@ class Daemon:
         self.home = home
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "aos_runtime.daemon", "serve", *arguments],
-            env={**os.environ, "AOS_HOME": str(home.root), "PYTHONPATH": str(ROOT / "runtime")},
+            env={
+                **os.environ,
+                "AOS_HOME": str(home.root),
+                "PYTHONPATH": os.pathsep.join((*IMPORTS, str(ROOT / "runtime"))),
+            },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

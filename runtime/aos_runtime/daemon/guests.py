@@ -20,7 +20,7 @@ from aos_runtime.kernel.outside import FindKeys, Outside
 from aos_runtime.kernel.ports import State
 from aos_runtime.kernel.principals import Principals
 from aos_runtime.kernel.views import View, holds_capability
-from aos_runtime.names import PrincipalName
+from aos_runtime.names import CapsuleName, PrincipalName
 
 
 def make_loader(
@@ -37,6 +37,7 @@ def make_loader(
     approvals: Approvals,
     find_keys: FindKeys,
     view: Callable[[PrincipalName], View],
+    tools_changed: Callable[[PrincipalName, CapsuleName], None],
     resources: ExitStack,
 ) -> Loader:
     """The one loader of a daemon.  `view` gives what a principal has loaded, at any time later; `resources`
@@ -61,6 +62,6 @@ def make_loader(
         request_approval=approvals.request,
         holds=lambda who, source, name: holds_capability(view(who), source, name),
         outside=Outside.of(settings, home, find_keys, journal.daemon),
-        programs=Programs(open_walls, loop),
+        programs=Programs(open_walls, loop, tools_changed),
         umask=options.umask,
     )

@@ -177,6 +177,7 @@ class Runtime:
             approvals=self.approvals,
             find_keys=self.rights.find_keys,
             view=lambda who: self.lifecycle.view(who),
+            tools_changed=lambda who, name: self.lifecycle.refresh_tools(who, name),
             resources=self._resources,
         )
         self._capsules = Capsules(self.trail)

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 STOP_GENTLY_S = 1.0
 MAX_LINE_BYTES = 8 << 20
 MAX_TOOLS = 256
+RELIST_S = 1.0
+"""Announced changes of its tools are gathered this long: a server cannot keep the daemon listing."""
+
 MAX_TEXT_CHARS = 1 << 20
 _SHOWN_CHARS = 200
 
@@ -60,6 +63,9 @@ class McpServer:
         self.name = name
         self._start_timeout_s = start_timeout_s
         self.tools: tuple[McpTool, ...] = ()
+        self.on_tools: Callable[[], None] = lambda: None
+        """Called, on the thread of all servers, when `tools` are others than before.  Must not block."""
+        self._relisting: asyncio.Task[None] | None = None
         self._program = program
         self._log = log
         self._loop = loop
@@ -116,7 +122,7 @@ class McpServer:
     async def _talk(self, read: Any, write: Any) -> None:
         from mcp import ClientSession
 
-        async with ClientSession(read, write) as session:
+        async with ClientSession(read, write, message_handler=self._hear) as session:
             await session.initialize()
             self.tools = await _list_tools(session)
             self._session = session
@@ -124,11 +130,32 @@ class McpServer:
             assert self._process is not None
             waits = {asyncio.ensure_future(self._closing.wait()), asyncio.ensure_future(self._process.wait())}
             _, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            for wait in pending:
+            for wait in (*pending, *((self._relisting,) if self._relisting else ())):
                 wait.cancel()
             self._session = None  # before anybody hears of it: a call now must not go to a dead one
             if not self._closing.is_set():
                 self._log("error", f"MCP server `{self.name}` ended with status {self._process.returncode}")
+
+    async def _hear(self, message: object) -> None:
+        """A notification; that its tools have changed is the one that counts."""
+        from mcp_types import ToolListChangedNotification
+
+        is_idle = self._relisting is None or self._relisting.done()
+        if isinstance(message, ToolListChangedNotification) and self._session is not None and is_idle:
+            self._relisting = asyncio.ensure_future(self._relist(self._session))
+
+    async def _relist(self, session: ClientSession) -> None:
+        """List the tools anew, a moment after a change was announced: others may follow."""
+        await asyncio.sleep(RELIST_S)
+        try:
+            tools = await asyncio.wait_for(_list_tools(session), self._start_timeout_s)
+        except Exception as error:  # noqa: BLE001 - the top of a task: the tools of before go on
+            sentence = f"{type(error).__name__}: {str(error)[:_SHOWN_CHARS]}"
+            self._log("warn", f"MCP server `{self.name}` did not list its changed tools: {sentence}")
+            return
+        if tools != self.tools:
+            self.tools = tools
+            self.on_tools()
 
     def _give_up(self, error: AosError) -> None:
         if not self._ready.done():

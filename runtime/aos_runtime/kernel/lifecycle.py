@@ -98,6 +98,17 @@ class Lifecycle:
             residents.append(self._settle(loaded, before))
             return self._publish(make_view(principal, residents, unready), ())
 
+    def refresh_tools(self, principal: PrincipalName, name: CapsuleName) -> None:
+        """A capsule has other tools than when it was loaded: rows and view follow, what runs goes on."""
+        with self._changing:
+            view = self.view(principal)
+            resident = view.residents.get(name)
+            if self._closed or resident is None or resident.loaded.relist is None:
+                return
+            others = [one for one in view.residents.values() if one.name != name]
+            renewed = Resident(loaded=resident.loaded.relist(), actor=resident.actor)
+            self._publish(make_view(principal, [*others, renewed], view.unready.values()), ())
+
     def unload(self, principal: PrincipalName, name: CapsuleName) -> bool:
         """Serve it no longer; False where it was not known.  Calls that waited for it are answered."""
         with self._changing:

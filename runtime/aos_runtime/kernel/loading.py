@@ -36,7 +36,7 @@ from aos_runtime.kernel.kernel import Journal, system_cause
 from aos_runtime.kernel.mcp_guest import McpGuest, Programs, Starts, open_mcp, with_rows
 from aos_runtime.kernel.outside import Outside
 from aos_runtime.kernel.ports import State
-from aos_runtime.kernel.probe import Tool, describe, unrouted
+from aos_runtime.kernel.probe import Described, Tool, describe, unrouted
 from aos_runtime.kernel.runloop import EXEMPT_WINDOW_S, WINDOW_S, Attempt, RunLoop
 from aos_runtime.kernel.subscriptions import Owner, Subscriptions
 from aos_runtime.names import CapsuleName, Digest, PrincipalName
@@ -83,6 +83,8 @@ class Loaded:
     tools: tuple[Tool, ...] | None
     warnings: tuple[str, ...]
     loop: RunLoop | None = None
+    relist: Callable[[], Loaded] | None = None
+    """The same generation with the tools that it has now; None where they stay what they are."""
 
     @property
     def manifest(self) -> Manifest:
@@ -182,19 +184,26 @@ class Loader:
 
         def open_guest() -> McpGuest:
             starts.check()
-            opened[:] = [open_mcp(installed, programs, context, env.values())]
-            return opened[0]
+            guest = open_mcp(installed, programs, context, env.values())
+            if opened and opened[0].tools != guest.tools:
+                programs.tell_tools(installed)
+            opened[:] = [guest]
+            return guest
 
         generation = Generation(context, open_guest)
-        described = describe(generation, port)
-        tools = described.tools or ()
-        return Loaded(
-            installed=replace(installed, manifest=with_rows(installed.manifest, tools)),
-            source_id=source,
-            generation=generation,
-            tools=tools,
-            warnings=(*opened[0].warnings, *described.warnings),
-        )
+
+        def serving(described: Described) -> Loaded:
+            tools = described.tools or ()
+            return Loaded(
+                installed=replace(installed, manifest=with_rows(installed.manifest, tools)),
+                source_id=source,
+                generation=generation,
+                tools=tools,
+                warnings=(*opened[0].warnings, *described.warnings),
+                relist=lambda: serving(opened[0].describe()),
+            )
+
+        return serving(describe(generation, port))
 
     def _open(self, installed: Installed, code: Code, digest: Digest, env: GuestEnv) -> Loaded:
         source = source_id(installed.name, digest)

@@ -7,6 +7,7 @@ died is started again by the next call, unless it keeps dying.  Source: build-in
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
@@ -23,8 +24,9 @@ from aos_runtime.errors import AosError, Unavailable
 from aos_runtime.host import GuestContext, GuestTrap, HookResult, TrapReason
 from aos_runtime.host.mcp import McpAnswer, McpLoop, McpTool
 from aos_runtime.host.sandbox import Sandbox
-from aos_runtime.kernel.probe import DESCRIBE_ACTION, DESCRIBE_TOPIC, Tool
+from aos_runtime.kernel.probe import DESCRIBE_ACTION, DESCRIBE_TOPIC, Described, Tool, read_description
 from aos_runtime.kernel.restarts import MAX_RESTARTS, RECOVERED_AFTER_S
+from aos_runtime.names import CapsuleName, PrincipalName
 from aos_runtime.store.installed import Installed
 from aos_runtime.wire.payloads import decode_tool_request, encode_tool_result
 
@@ -45,17 +47,33 @@ class Server(Protocol):
     @property
     def tools(self) -> tuple[McpTool, ...]: ...
 
+    on_tools: Callable[[], None]
+
     def call(self, tool: str, arguments: dict[str, object], timeout_s: float) -> Future[McpAnswer]: ...
 
     def close(self) -> None: ...
 
 
 class Programs:
-    """What starts the programs of capsules in this daemon."""
+    """What starts the programs of capsules in this daemon.
 
-    def __init__(self, open_sandbox: Callable[[], Sandbox], loop: McpLoop) -> None:
+    `tools_changed(principal, capsule)` is told, on a thread of its own, that servers list other tools now.
+    """
+
+    def __init__(
+        self,
+        open_sandbox: Callable[[], Sandbox],
+        loop: McpLoop,
+        tools_changed: Callable[[PrincipalName, CapsuleName], None] = lambda principal, name: None,
+    ) -> None:
         self.open_sandbox = open_sandbox
         self.loop = loop
+        self._tools_changed = tools_changed
+
+    def tell_tools(self, installed: Installed) -> None:
+        """The tools of a capsule are others than when it was loaded; safe where nothing may block."""
+        who = (installed.principal, installed.name)
+        threading.Thread(target=self._tools_changed, args=who, name="aos-mcp-tools", daemon=True).start()
 
 
 def open_mcp(
@@ -73,7 +91,15 @@ def open_mcp(
         for server in servers.values():
             server.close()
         raise
-    return McpGuest(context, servers)
+    guest = McpGuest(context, servers)
+
+    def renew() -> None:
+        guest.bind_tools()
+        programs.tell_tools(installed)
+
+    for server in servers.values():
+        server.on_tools = renew
+    return guest
 
 
 class Starts:
@@ -105,7 +131,7 @@ class McpGuest:
         self._context = context
         self._servers = servers
         self._timeout_s = timeout_s
-        self._owners, self.tools, self.warnings = _bind_tools(servers)
+        self.bind_tools()
         self._pending: Future[McpAnswer] | None = None
         self._closed = False
 
@@ -118,7 +144,7 @@ class McpGuest:
     ) -> HookResult:
         """Describe, or call a tool and publish what it answered.  GuestTrap where the call was cancelled."""
         if action == DESCRIBE_ACTION:
-            body = msgspec.json.encode({"tools": [tool.to_json() for tool in self.tools]})
+            body = self._description()
             self._context.publish(DESCRIBED_TOPIC, body)
             return HookResult("continue", body)
         request = decode_tool_request(payload)
@@ -132,6 +158,14 @@ class McpGuest:
             encode_tool_result(request.call_id, answer.content, is_error=answer.is_error),
         )
         return _DONE
+
+    def bind_tools(self) -> None:
+        """Offer what the servers list now; a call that runs goes on."""
+        self._owners, self.tools, self.warnings = _bind_tools(self._servers)
+
+    def describe(self) -> Described:
+        """What a probe would learn now, from any thread."""
+        return read_description(self._description()) or Described(tools=())
 
     def wake(self) -> None:
         """The running call may be cancelled: its wait ends."""
@@ -152,6 +186,9 @@ class McpGuest:
         self._closed = True
         for server in self._servers.values():
             server.close()
+
+    def _description(self) -> bytes:
+        return msgspec.json.encode({"tools": [tool.to_json() for tool in self.tools]})
 
     def _call(self, name: str, arguments: dict[str, object], timeout_s: float) -> McpAnswer:
         gate = self._context.gate

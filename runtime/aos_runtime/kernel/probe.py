@@ -75,11 +75,14 @@ def describe(generation: Generation, port: GuestPort) -> Described:
     if result.action in ("deny", "abort"):
         return Described(tools=())
     published = [message.body for message in overheard if message.topic.startswith(DESCRIBED_PREFIX)]
-    for body in (result.data or b"", *published):
-        rows = _rows(body)
-        if rows is not None:
-            return _read_rows(rows)
-    return Described(tools=())
+    found = (read_description(body) for body in (result.data or b"", *published))
+    return next((one for one in found if one is not None), Described(tools=()))
+
+
+def read_description(body: bytes) -> Described | None:
+    """What a description says, bounded; None where it is none."""
+    rows = _rows(body)
+    return None if rows is None else _read_rows(rows)
 
 
 def unrouted(tools: Iterable[Tool], handled: Iterable[str]) -> tuple[str, ...]:

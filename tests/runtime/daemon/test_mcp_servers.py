@@ -141,6 +141,32 @@ def test_bubblewrap_masks_the_home(home: Home, tmp_path: Path) -> None:
             assert (content == "FileNotFoundError", is_error) == (is_walled, is_walled)
 
 
+def test_tools_that_come_while_it_runs_are_on_the_bus(home: Home, tmp_path: Path) -> None:
+    put(home, tmp_path, "growing")
+    with running(home), connected(home) as client:
+        assert client.tools("show", {"name": "grown"})["status"] == "Error"
+        assert call(client, "grow") == ("growing", False)
+        wait_for(lambda: client.tools("show", {"name": "grown"})["status"] == "Success")
+        assert call(client, "grown") == ("grown", False)
+        assert call(client, "echo", text="still here") == ("still here", False)
+    assert log_of(home).count("hello from the server") == 1
+
+
+def test_without_the_sdk_it_says_how_to_get_it(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(home, tmp_path)
+    blocker = tmp_path / "blocker"
+    blocker.mkdir()
+    (blocker / "mcp.py").write_text("raise ImportError('not here')\n")
+    monkeypatch.setattr("tests.support.sockets.IMPORTS", (str(blocker),))
+    with running(home), connected(home) as client:
+        row = state_of(client)
+        assert row["state"] == "failed"
+        assert row["reason"] == "it has an MCP server, and the MCP SDK is not installed"
+        assert call(client, "hello", name="Ada")[0] == '"Hello, Ada!"'
+
+
 def test_a_server_that_dies_is_started_again_by_the_next_call(home: Home, tmp_path: Path) -> None:
     put(home, tmp_path)
     with running(home), connected(home) as client:
