@@ -1,8 +1,8 @@
 """A small MCP server for tests: tools echo, env, look, sleep, die, fork; and what a bad server does besides.
 
 Modes, as arguments: `garbage` prints what is no message between messages, `mute` never answers the handshake,
-`crash` ends at once, `growing` has a tool `grow` that gives it another one, `child` leaves a child in its group that writes its process id to the file that
-CHILD_FILE names.
+`crash` ends at once, `growing` has a tool `grow` that gives it another one, `child` leaves a child in its
+group and writes the child's process id to the file that CHILD_FILE names.
 """
 
 from __future__ import annotations

@@ -120,13 +120,10 @@ class Daemon:
 
     def __init__(self, home: Home, *arguments: str, cwd: Path | None = None) -> None:
         self.home = home
+        imports = os.pathsep.join((*IMPORTS, str(ROOT / "runtime")))
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "aos_runtime.daemon", "serve", *arguments],
-            env={
-                **os.environ,
-                "AOS_HOME": str(home.root),
-                "PYTHONPATH": os.pathsep.join((*IMPORTS, str(ROOT / "runtime"))),
-            },
+            env={**os.environ, "AOS_HOME": str(home.root), "PYTHONPATH": imports},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

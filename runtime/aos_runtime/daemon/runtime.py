@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 
 from aos_runtime.config import load_settings
 from aos_runtime.daemon.audit import open_trail, retention_of
-from aos_runtime.daemon.connection import Closed
 from aos_runtime.daemon.gateway import Gateway
 from aos_runtime.daemon.guests import make_loader
 from aos_runtime.daemon.journal import LogJournal
@@ -247,7 +246,7 @@ class Runtime:
             principals=self.principals,
             lifecycle=self.lifecycle,
             apply_standings=self.kernel.apply_standings,
-            disconnect=self._disconnect,
+            disconnect=self.server.disconnect,
         )
         self.watch = ProfileWatch(self._home, self.principals.known, office.applied)
         changes = Changes(
@@ -329,10 +328,6 @@ class Runtime:
         if not self._asked_to_stop.is_set():
             self._asked_to_stop.set()
             self._request_stop(reason)
-
-    def _disconnect(self, principal: PrincipalName) -> None:
-        for session in self.server.sessions.of(principal):
-            session.connection.close_after_flush(Closed.REFUSED)
 
     def _installed_names(self, principal: PrincipalName) -> tuple[CapsuleName, ...]:
         """What a principal has, with the bundled capsules in place: no tool is called without a router."""

@@ -123,6 +123,11 @@ class Server:
                 session.connection.close(late)
         self._resume()
 
+    def disconnect(self, principal: PrincipalName) -> None:
+        """Close every connection of `principal`, once what was sent to it has left."""
+        for session in self.sessions.of(principal):
+            session.connection.close_after_flush(Closed.REFUSED)
+
     def stop_accepting(self) -> None:
         """Take no new clients; those that are here stay."""
         with self._accepting:
