@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName
 from tests.support.installation import Aos
+from tests.support.projects import build_project
 
 pytestmark = pytest.mark.journey
 
@@ -97,6 +99,42 @@ def test_one_daemon_serves_every_folder_and_mixes_none(aos: Aos) -> None:
     assert "may not use it" in fail(aos, nowhere, "write_file", file_path="Capsule.toml", content="")
     generation = aos.home.capsule(DEFAULT_PRINCIPAL, CapsuleName("fs"))
     assert "fs_write" in (generation / "Capsule.toml").read_text()
+
+
+@pytest.mark.parametrize("root", ["cwd://", "home://", "/tmp/"])
+def test_every_function_of_the_sdk_works_in_every_root(aos: Aos, root: str) -> None:
+    aos.run("capsule", "install", str(build_project("filer")), "--approve-untrusted")
+    folder = workspace(aos, "project")
+    lines = json.loads(call(aos, folder, "exercise", path=f"{root}work"))
+    assert lines == [
+        "first second",
+        f"{root}work/a/moved",
+        "ErrorCode::InvalidPath",
+        "false",
+        "5",
+        "ST sec",
+        "8 true true",
+        "ErrorCode::Access",
+        "[0, 0, 120, 121]",
+        "ErrorCode::NotFound",
+        "14 more, then ErrorCode::Quota",
+        "ok",
+        "a c linked made one",
+        "true",
+        "false",
+        "ErrorCode::NotEmpty",
+        "7",
+        "ErrorCode::NotFound",
+        "ErrorCode::CrossVfs",
+        "ErrorCode::CapabilityDenied",
+    ]
+    places = {
+        "cwd://": folder,
+        "home://": aos.home.principal(DEFAULT_PRINCIPAL),
+        "/tmp/": aos.home.scratch(DEFAULT_PRINCIPAL),
+    }
+    assert "work" not in os.listdir(places[root])  # noqa: PTH208
+    assert f"fs.remove-dir-all {root}work by filer" in aos.run("audit", "tail", "-n", "100").out
 
 
 def current_umask() -> int:
