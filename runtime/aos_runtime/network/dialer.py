@@ -14,8 +14,6 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-import certifi
-
 from aos_runtime.network.faults import Fault, NetworkFault, fault_of
 from aos_runtime.network.links import Link
 from aos_runtime.network.waits import SLICE_S, Wait
@@ -138,6 +136,8 @@ def default_tls() -> ssl.SSLContext:
     paths = ssl.get_default_verify_paths()
     folder = Path(paths.capath) if paths.capath else None
     if paths.cafile is None and (folder is None or not any(folder.iterdir())):
+        import certifi
+
         context.load_verify_locations(certifi.where())
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])

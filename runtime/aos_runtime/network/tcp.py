@@ -46,6 +46,8 @@ class TcpStream:
         self._link = link
         self._release = release
         self._inbox = bytearray()
+        self._outbox = bytearray()
+        """What was taken as a stream and is not sent yet; it goes before anything else."""
         self.read_timeout_ms: int | None = None
         self.write_timeout_ms: int | None = None
         is_unix = link.socket.family == socket.AF_UNIX
@@ -75,6 +77,7 @@ class TcpStream:
         """Send one frame."""
         _check_size(len(data))
         wait = Wait.of(_frame_time(len(data)), is_over)
+        self._send_outbox(wait)
         self._link.send_all(_LENGTH.pack(len(data)) + data, wait)
 
     def _gather(self, size: int, wait: Wait, *, is_start: bool = False) -> bytearray | None:
@@ -128,7 +131,12 @@ class TcpStream:
         _check_size(len(data))
         timeout_ms = self.write_timeout_ms
         wait = Wait.of(IDLE_S if timeout_ms is None else timeout_ms / 1000, is_over)
+        self._send_outbox(wait)
         return self._link.send(data, wait) if data else 0
+
+    def _send_outbox(self, wait: Wait) -> None:
+        self._link.send_all(bytes(self._outbox), wait)
+        self._outbox.clear()
 
     def _read_wait(self, is_over: Callable[[], bool]) -> Wait:
         timeout_ms = self.read_timeout_ms
@@ -149,13 +157,20 @@ class TcpStream:
         """`host.streams.OutputEnd`."""
         if self._link.is_closed:
             return None
-        return PART_BYTES if self._link.has_room() else 0
+        return PART_BYTES if self.flush() and self._link.has_room() else 0
 
     def write(self, data: bytes) -> None:
-        """Bytes within `permit`; a socket that takes less than it had room for is waited for."""
-        self._link.send_all(data, Wait.of(FRAME_S))
+        self._outbox += data
+        self.flush()
 
     def flush(self) -> bool:
+        outbox = self._outbox
+        while outbox:
+            try:
+                sent = self._link.send_now(bytes(outbox[:PART_BYTES]))
+            except NothingYet:
+                return False
+            del outbox[:sent]
         return True
 
     def source(self) -> TcpStream:
@@ -163,7 +178,7 @@ class TcpStream:
         return self
 
     def writable(self) -> SocketSource:
-        """Ready where a write would be taken."""
+        """Ready where the socket takes bytes."""
         return SocketSource(self._link, WRITABLE)
 
     def is_ready(self) -> bool:

@@ -11,8 +11,6 @@ import re
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_address
 
-import idna
-
 from aos_runtime.policy.addresses import Address
 
 MAX_HOST_CHARS = 512
@@ -86,15 +84,13 @@ def host_of(address: Address) -> Host:
 def _to_ascii(text: str) -> str | None:
     if text.isascii():
         return text.lower()
+    import idna  # its tables are large, and most names are plain
+
     try:
         return idna.encode(text, uts46=True).decode("ascii").lower()
     except (idna.IDNAError, UnicodeError):
-        return _mapped_digits(text)
-
-
-def _mapped_digits(text: str) -> str | None:
-    """Full-width digits and dots, of which no name is made, but addresses are."""
-    try:
+        pass
+    try:  # full-width digits and dots, of which no name is made, but addresses are
         mapped = idna.uts46_remap(text)
     except (idna.IDNAError, UnicodeError):
         return None

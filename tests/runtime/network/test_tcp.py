@@ -142,6 +142,29 @@ def test_a_stream_is_both_ends_of_astrid_io(pair: tuple[TcpStream, socket.socket
     assert (stream.permit(), stream.descriptor(), stream.is_ready()) == (None, None, True)
 
 
+def test_what_a_stream_end_took_goes_before_anything_else(pair: tuple[TcpStream, socket.socket]) -> None:
+    stream, peer = pair
+    taken = 0
+    while permit := stream.permit():
+        stream.write(b"a" * permit)
+        taken += permit
+    while stream.flush():
+        stream.write(b"a" * 1_000_000)
+        taken += 1_000_000
+    received: list[bytes] = []
+
+    def drain() -> None:
+        while part := peer.recv(1 << 20):
+            received.append(part)
+
+    thread = threading.Thread(target=drain)
+    thread.start()
+    stream.write_frame(b"last", never)
+    stream.shutdown("send")
+    thread.join()
+    assert b"".join(received) == b"a" * taken + frame(b"last")
+
+
 def test_options_are_those_of_the_socket(pair: tuple[TcpStream, socket.socket]) -> None:
     options = pair[0].options
     options.nodelay, options.reuse_address, options.hop_limit = True, True, 33
