@@ -24,12 +24,14 @@ from aos_runtime.capsule.wasm_bytes import (
     malformed,
     read_sections,
 )
-from aos_runtime.errors import InvalidInput
+from aos_runtime.errors import InvalidInput, LimitExceeded
 from aos_runtime.host import wit
 from aos_runtime.host.read_types import read_signature
 
 HOOK_EXPORT = "astrid-hook-trigger"
 MAX_NESTING = 16
+MAX_RESOURCE_TYPES = 256
+"""Each is compared with those before; the published interfaces have 16."""
 
 _CORE_MODULE, _NESTED_COMPONENT, _CANONICAL = 1, 4, 8
 _MEMORIES, _EXPORTS, _CODE = 5, 7, 10
@@ -195,7 +197,17 @@ def _read_imports(
                 functions[interface, name] = read_signature(kind, budget)
             elif isinstance(kind, wc.ResourceType) and all(kind != known for _, _, known in resources):
                 resources.append((interface, name, kind))
+                _check_count(len(resources))
     return functions, tuple((interface, name) for interface, name, _ in resources)
+
+
+def _check_count(resources: int) -> None:
+    if resources > MAX_RESOURCE_TYPES:
+        raise LimitExceeded(
+            "import-too-many",
+            f"the capsule imports {resources} resource types, and may import {MAX_RESOURCE_TYPES}",
+            hint="build the capsule with a released astrid-sdk",
+        )
 
 
 def _read_exports(engine: Engine, component: wc.Component) -> frozenset[str]:

@@ -424,6 +424,30 @@ def test_a_run_loop_that_is_asked_to_stop_is_stopped(stand: Stand) -> None:
     assert caught.value.reason in (TrapReason.DEADLINE, TrapReason.FUEL)
 
 
+def test_cmp_14_threads_do_not_mix_their_guests(stand: Stand) -> None:
+    """Four threads with a guest each; every second call is refused, and every guest gets its own answers."""
+    show = """(i32.store8 (i32.const 600) (i32.load8_u (i32.const 512)))
+     (i32.store8 (i32.const 608) (i32.load8_u (i32.const 516)))"""
+    code = stand.code(guest_text(publish_call(0, 0, 0, 0) + show + ARMS), PUBLISH_IMPORT)
+    wrong: list[tuple[int, str]] = []
+
+    def serve(number: int) -> None:
+        answers = ["closed", "quota", "timeout", "unknown:text"]
+        given = iter([None, answers[number]] * 150)
+        instance = Instance(code, Recorder().context(publish=lambda _topic, _payload: next(given)))
+        wanted = ["\0", "\1" + chr((2, 5, 6, 7)[number])] * 150
+        found = [instance.hook(b"", b"").action for _ in wanted]
+        wrong.extend((number, one) for one, two in zip(found, wanted, strict=True) if not one.startswith(two))
+        instance.close()
+
+    threads = [threading.Thread(target=serve, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert wrong == [] and not any(thread.is_alive() for thread in threads)
+
+
 def test_cmp_20_traps_faults_and_instances_leave_nothing(stand: Stand) -> None:
     """300 of each, after as many to warm up: resident memory, threads and files level off."""
 

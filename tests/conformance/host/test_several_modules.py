@@ -124,6 +124,14 @@ def test_what_can_never_be_linked_does_not_load_and_says_why(engine: HostEngine,
         compile_component(engine, bytes(wat2wasm(text)))
 
 
+def test_one_with_countless_resource_types_does_not_load(engine: HostEngine) -> None:
+    types = "".join(f'(export "r{i}" (type (sub resource)))' for i in range(300))
+    text = TWO_MODULES.replace("(component", f'(component (import "astrid:x/host" (instance {types}))', 1)
+    with pytest.raises(LimitExceeded) as caught:
+        compile_component(engine, bytes(wat2wasm(text)))
+    assert caught.value.code == "import-too-many"
+
+
 def test_one_that_starts_too_large_does_not_start(component: bytes) -> None:
     small = HostEngine(EngineSettings(memory_bytes=1 << 16))
     try:
