@@ -25,12 +25,11 @@ from aos_runtime.host.edge import (
     WINDOW_BYTES,
     WINDOW_START,
 )
-from aos_runtime.host.factors.ipc import UNKNOWN_PREFIX
+from aos_runtime.host.factors.ipc import UNKNOWN_PREFIX, unknown_text
 from aos_runtime.host.lane import HookResult, payload_too_large
 from aos_runtime.host.raw import call_unchecked
 
 _PAGE_BYTES = 65536
-_MAX_UNKNOWN_BYTES = 4096
 _HEADER = struct.Struct("<III")
 _TEXT_LENGTH = struct.Struct("<I")
 _TEXT_LENGTH_AT = 12
@@ -136,12 +135,7 @@ class EdgeLane:
         """The edge's status for an error case; the text of `unknown` goes into the window."""
         if not refusal.startswith(UNKNOWN_PREFIX):
             return _STATUS[refusal]
-        text = (
-            refusal.removeprefix(UNKNOWN_PREFIX)
-            .encode()[:_MAX_UNKNOWN_BYTES]
-            .decode("utf-8", "ignore")
-            .encode()
-        )
+        text = unknown_text(refusal).encode()
         self._window[WINDOW_START : WINDOW_START + len(text)] = text
         _TEXT_LENGTH.pack_into(self._window, _TEXT_LENGTH_AT, len(text))
         return PUBLISH_UNKNOWN

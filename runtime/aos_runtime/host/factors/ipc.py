@@ -18,6 +18,7 @@ from aos_runtime.host.wit import IPC_ERROR, STRING, Handle, ListOf, Primitive, R
 
 UNKNOWN_PREFIX = "unknown:"
 """How the ports spell `unknown(text)`."""
+MAX_UNKNOWN_BYTES = 4096
 
 SUBSCRIPTION = "subscription"
 MAX_RECEIVE_MS = 60_000
@@ -108,8 +109,14 @@ def _answer(refusal: str | None) -> Err | None:
     if refusal is None:
         return None
     if refusal.startswith(UNKNOWN_PREFIX):
-        return Err("unknown", refusal.removeprefix(UNKNOWN_PREFIX))
+        return Err("unknown", unknown_text(refusal))
     return Err(refusal)
+
+
+def unknown_text(refusal: str) -> str:
+    """The text of `unknown` in a port's answer, cut to what a guest is told."""
+    text = refusal.removeprefix(UNKNOWN_PREFIX)
+    return text.encode()[:MAX_UNKNOWN_BYTES].decode("utf-8", "ignore")
 
 
 def _received(context: GuestContext, inflow: Inflow, envelope: Envelope | None) -> dict[str, object]:
