@@ -315,7 +315,8 @@ def test_publish_and_its_refusals(stand: Stand) -> None:
 
 def test_the_text_of_a_refusal_is_cut(stand: Stand) -> None:
     """Returns the low half of the text's length."""
-    show = """(i32.store16 (i32.const 100) (i32.load (i32.const 524))) (i32.store (i32.const 16) (i32.const 100))
+    show = """(i32.store16 (i32.const 100) (i32.load (i32.const 524)))
+     (i32.store (i32.const 16) (i32.const 100))
      (i32.store (i32.const 20) (i32.const 2)) (i32.store8 (i32.const 24) (i32.const 0)) (i32.const 16)"""
     stand.recorder.answers = lambda _topic, _payload: "unknown:" + "é" * 10_000
     guest = stand.guest(publish_call(0, 0, 0, 0) + show, imports=PUBLISH_IMPORT)
