@@ -7,6 +7,7 @@ from pathlib import Path
 from aos_runtime.capsule.capability import Capabilities
 from aos_runtime.kernel.files import FileRoots, GuestFiles, gates_of
 from aos_runtime.policy.file_gate import FileDenial
+from aos_runtime.store.file_tree import Grow, has_room
 
 EVERYTHING = Capabilities(fs_read=("cwd://", "home://", "/tmp"), fs_write=("cwd://", "home://", "/tmp"))
 
@@ -30,6 +31,7 @@ class FileRoom:
         self.own = generation
         self.notes: list[tuple[str, str, str | None]] = []
         self.denials: list[FileDenial] = []
+        self.grow: Grow = has_room
         self.serves: str | None = str(self.workspace)
         """The workspace of the invocation."""
 
@@ -40,6 +42,7 @@ class FileRoom:
             own=self.own,
             workspace=lambda: self.serves,
             shows_own=shows_own,
+            grow=self.grow,
         )
         return GuestFiles(
             roots,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 
 from aos_runtime.config import Settings
 from aos_runtime.daemon.options import Options
@@ -21,6 +22,8 @@ from aos_runtime.kernel.ports import State
 from aos_runtime.kernel.principals import Principals
 from aos_runtime.kernel.views import View, holds_capability
 from aos_runtime.names import CapsuleName, PrincipalName
+from aos_runtime.store.kv import KvStore
+from aos_runtime.store.storage import Storage
 
 
 def make_loader(
@@ -36,6 +39,7 @@ def make_loader(
     principals: Principals,
     approvals: Approvals,
     find_keys: FindKeys,
+    storage: Storage,
     view: Callable[[PrincipalName], View],
     tools_changed: Callable[[PrincipalName, CapsuleName], None],
     resources: ExitStack,
@@ -64,4 +68,12 @@ def make_loader(
         outside=Outside.of(settings, home, find_keys, journal.daemon),
         programs=Programs(open_walls, loop, tools_changed),
         umask=options.umask,
+        room_of=lambda who: partial(storage.grow, who),
     )
+
+
+def limit_storage(home: Home, state: KvStore, principals: Principals) -> Storage:
+    """Hold keys and files of every principal to one quota."""
+    storage = Storage(home, limit_of=principals.storage_limit, stored_bytes=state.stored_bytes)
+    state.limit_of = storage.keys_limit
+    return storage

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from aos_runtime.config import load_settings
 from aos_runtime.daemon.audit import open_trail, retention_of
 from aos_runtime.daemon.gateway import Gateway
-from aos_runtime.daemon.guests import make_loader
+from aos_runtime.daemon.guests import limit_storage, make_loader
 from aos_runtime.daemon.journal import LogJournal
 from aos_runtime.daemon.options import Options, StuckThreads
 from aos_runtime.daemon.profile_watch import ProfileWatch, make_principals
@@ -147,7 +147,7 @@ class Runtime:
         self.tool_calls = ToolCalls(self.trail)
         self.rights = Rights(self._home)
         self.principals = make_principals(self.rights, self.settings, self.journal.daemon)
-        self.state.limit_of = self.principals.storage_limit
+        self.storage = limit_storage(self._home, self.state, self.principals)
         self.kernel = Kernel(
             standing=self.principals.standing,
             ready=lambda actor: self.leader.ready(actor),
@@ -175,6 +175,7 @@ class Runtime:
             principals=self.principals,
             approvals=self.approvals,
             find_keys=self.rights.find_keys,
+            storage=self.storage,
             view=lambda who: self.lifecycle.view(who),
             tools_changed=lambda who, name: self.lifecycle.refresh_tools(who, name),
             resources=self._resources,
@@ -242,6 +243,7 @@ class Runtime:
         office = Office(
             home=self._home,
             state=self.state,
+            storage=self.storage,
             rights=self.rights,
             principals=self.principals,
             lifecycle=self.lifecycle,

@@ -28,7 +28,7 @@ from aos_runtime.policy.file_gate import (
 )
 from aos_runtime.store import guest_files
 from aos_runtime.store.file_handles import MAX_FILE_BYTES, FileStat, Made, OpenFile
-from aos_runtime.store.file_tree import PRIVATE_UMASK, At, FileCase, FileRefused, FileTree
+from aos_runtime.store.file_tree import PRIVATE_UMASK, At, FileCase, FileRefused, FileTree, Grow, has_room
 from aos_runtime.store.files import make_private_folder
 from aos_runtime.store.installed import Installed
 
@@ -57,6 +57,8 @@ class FileRoots:
     shows_own: bool = False
     umask: int = PRIVATE_UMASK
     """Of files in a workspace; those of the home and the scratch folder are private."""
+    grow: Grow = has_room
+    """Asked for room in the home and the scratch folder."""
 
 
 class AuditedFile:
@@ -96,9 +98,9 @@ class GuestFiles:
         self._note = note
         self._denied = denied
         self._made: Made = {}
-        self._home = FileTree(roots.home, is_canonical=False)
+        self._home = FileTree(roots.home, is_canonical=False, grow=roots.grow)
         self._own = FileTree(roots.own, is_canonical=False)
-        self._scratch = FileTree(roots.scratch, is_canonical=False)
+        self._scratch = FileTree(roots.scratch, is_canonical=False, grow=roots.grow)
         self._workspace: FileTree | None = None
         self._found: set[FileTree] = set()
 
@@ -291,6 +293,7 @@ def make_files(
     note: Note,
     denied: Callable[[FileDenial], None],
     umask: int,
+    grow: Grow,
 ) -> GuestFiles:
     """The files of one instance of an installed capsule.
 
@@ -307,6 +310,7 @@ def make_files(
         own=installed.generation,
         workspace=workspace,
         umask=umask,
+        grow=grow,
     )
     return GuestFiles(roots, gates_of(installed.receipt.capabilities), note=note, denied=denied)
 

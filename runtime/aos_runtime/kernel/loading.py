@@ -41,13 +41,15 @@ from aos_runtime.kernel.runloop import EXEMPT_WINDOW_S, WINDOW_S, Attempt, RunLo
 from aos_runtime.kernel.subscriptions import Owner, Subscriptions
 from aos_runtime.names import CapsuleName, Digest, PrincipalName
 from aos_runtime.policy.denials import Denial
-from aos_runtime.store.file_tree import PRIVATE_UMASK
+from aos_runtime.store.file_tree import PRIVATE_UMASK, Grow, has_room
 from aos_runtime.store.installed import Installed, load_installed
 
 RequestApproval = Callable[[CapsuleName, PrincipalName, Envelope | None, str, str], str | Err]
 """`(capsule, principal, invocation, action, resource)`: `Approvals.request`."""
 
 
+RoomOf = Callable[[PrincipalName], Grow]
+"""For a principal: asks for room for files (`Storage.grow`)."""
 Holds = Callable[[PrincipalName, str, str], bool]
 """`(principal, source uuid, capability)`: `views.holds_capability` of what that principal has."""
 
@@ -124,7 +126,9 @@ class Loader:
         outside: Outside | None = None,
         programs: Programs | None = None,
         umask: int = PRIVATE_UMASK,
+        room_of: RoomOf = lambda _principal: has_room,
     ) -> None:
+        self._room_of = room_of
         self._outside = outside
         self._programs = programs
         self._umask = umask
@@ -291,7 +295,9 @@ class Loader:
             has_capability=lambda holder, capability: self._holds(principal, holder, capability),
         )
         note = note_calls(self._trail, principal, name)
-        context.files = make_files(self._home, installed, context, note, denials.note, self._umask)
+        context.files = make_files(
+            self._home, installed, context, note, denials.note, self._umask, self._room_of(principal)
+        )
         if self._outside is not None:
             context.network = self._outside.door(installed, env, note, denials.note)
         if attempt is not None:

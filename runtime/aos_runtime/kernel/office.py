@@ -21,6 +21,7 @@ from aos_runtime.kernel.requests import Profiles as RequestProfiles
 from aos_runtime.names import ANONYMOUS_PRINCIPAL, DEFAULT_PRINCIPAL, PrincipalName, parse_principal_name
 from aos_runtime.policy.authority import BUILTIN_GROUPS, capability_problem, ungrantable
 from aos_runtime.store.kv import KvStore
+from aos_runtime.store.storage import Storage
 
 UNIVERSAL = "*"
 
@@ -39,6 +40,7 @@ class Office:
 
     home: Home
     state: KvStore
+    storage: Storage
     rights: Rights
     principals: Principals
     lifecycle: Lifecycle

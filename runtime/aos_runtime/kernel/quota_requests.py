@@ -55,7 +55,8 @@ class QuotaRequests:
             "memory_bytes_limit_per_instance": budget.quotas.max_memory_bytes,
             "memory_bytes_current_total": current,
             "memory_bytes_peak_total": peak,
-            "storage_bytes": self._office.state.stored_bytes(principal),
+            "storage_bytes": self._office.state.stored_bytes(principal)
+            + self._office.storage.files_bytes(principal),
         }
         return Answer(status="Usage", data=data)
 

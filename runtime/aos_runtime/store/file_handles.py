@@ -14,7 +14,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, ParamSpec, TypeVar
 
-from aos_runtime.store.file_tree import PRIVATE_UMASK, FileCase, FileRefused, Spot, refusal_of
+from aos_runtime.store.file_tree import (
+    PRIVATE_UMASK,
+    FileCase,
+    FileRefused,
+    Grow,
+    Spot,
+    has_room,
+    refusal_of,
+)
 
 MAX_FILE_BYTES = 10 * 1024 * 1024
 """What one call reads or writes whole."""
@@ -72,10 +80,11 @@ def refusing(operation: Callable[_P, _T]) -> Callable[_P, _T]:
 class OpenFile:
     """An open regular file.  Used by one thread at a time; `close` is final."""
 
-    __slots__ = ("_handle",)
+    __slots__ = ("_grow", "_handle")
 
-    def __init__(self, handle: int) -> None:
+    def __init__(self, handle: int, grow: Grow = has_room) -> None:
         self._handle = handle
+        self._grow = grow
 
     @refusing
     def read_at(self, offset: int, limit: int) -> bytes:
@@ -87,6 +96,7 @@ class OpenFile:
         """Write at `offset`, or at the end where it was opened to append; how many bytes were."""
         if len(data) > MAX_PIECE_BYTES:
             raise FileRefused(FileCase.TOO_LARGE)
+        self._grow(len(data))
         return os.pwrite(self._handle, data, _offset(offset))
 
     @refusing
@@ -101,7 +111,8 @@ class OpenFile:
     @refusing
     def set_len(self, size: int) -> None:
         """Cut the file, or lengthen it with zeros."""
-        os.ftruncate(self._handle, _offset(size))
+        self._grow(max(0, _offset(size) - os.fstat(self._handle).st_size))
+        os.ftruncate(self._handle, size)
 
     def close(self) -> None:
         handle, self._handle = self._handle, -1

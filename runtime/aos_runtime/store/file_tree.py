@@ -24,6 +24,8 @@ Parts = tuple[str, ...]
 """Names from the root down."""
 Admit = Callable[[Parts], None]
 """Raises FileRefused where the capsule may not use the place that a path led to."""
+Grow = Callable[[int], None]
+"""Raises FileRefused where there is no room for so many bytes; 0 for a name alone."""
 
 PRIVATE_UMASK = 0o077
 """Of the daemon's own files."""
@@ -141,16 +143,29 @@ class Spot:
         os.close(self.folder)
 
 
+def has_room(_added_bytes: int) -> None:
+    """The `Grow` of a folder whose owner looks after it."""
+
+
 class FileTree:
     """One root.  With `is_canonical` its own path may hold no link, not even one that is put there later.
 
-    What is made below it has the rights that `umask` leaves, whatever that of the process is.
+    What is made below it has the rights that `umask` leaves, whatever that of the process is.  `grow` hears
+    how many bytes are about to be added, and raises FileRefused where there is no room.
     """
 
-    __slots__ = ("_is_canonical", "names", "path", "umask")
+    __slots__ = ("_is_canonical", "grow", "names", "path", "umask")
 
-    def __init__(self, path: Path, *, is_canonical: bool, umask: int = PRIVATE_UMASK) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        is_canonical: bool,
+        umask: int = PRIVATE_UMASK,
+        grow: Grow = has_room,
+    ) -> None:
         self.path = path
+        self.grow = grow
         self.umask = umask
         self._is_canonical = is_canonical
         self.names: Parts = path.parts[1:]
@@ -242,6 +257,7 @@ class FileTree:
         try:
             if admit is not None:
                 admit()
+            self.grow(0)
             with contextlib.suppress(FileExistsError):
                 make_folder_at(folder, name, self.umask)
         except BaseException:

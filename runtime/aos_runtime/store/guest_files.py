@@ -85,6 +85,7 @@ def write(at: At, data: bytes, made: Made, *, append: bool = False) -> None:
     The caller has looked at the size of `data`.
     """
     mode = MODES["append" if append else "write"]
+    at.tree.grow(len(data))
     with at.reach(follow=True) as spot, opened(spot, mode, made, at.tree.umask) as handle:
         if not append:
             os.ftruncate(handle, 0)
@@ -95,10 +96,12 @@ def write(at: At, data: bytes, made: Made, *, append: bool = False) -> None:
 def open_file(at: At, mode: str, made: Made) -> OpenFile:
     """Open a file.  `mode` is a name of the WIT's `open-mode`."""
     with at.reach(follow=True) as spot:
+        if spot.status is None:
+            at.tree.grow(0)
         handle = open_regular(spot, MODES[mode], made, at.tree.umask)
         if mode == "write":
             os.ftruncate(handle, 0)
-        return OpenFile(handle)
+        return OpenFile(handle, at.tree.grow)
 
 
 @refusing
@@ -107,6 +110,7 @@ def make_folder(at: At) -> None:
     with at.reach(follow=True) as spot:
         spot.check_below_root()
         if not spot.is_folder:
+            at.tree.grow(0)
             make_folder_at(spot.folder, spot.name, at.tree.umask)
 
 
@@ -170,6 +174,7 @@ def copy(source: At, target: At, made: Made) -> None:
             left -= len(piece)
             if left < 0:
                 raise FileRefused(FileCase.TOO_LARGE)
+            target.tree.grow(len(piece))
             write_all(writing, piece)
 
 

@@ -280,3 +280,39 @@ def test_sec_14_each_call_is_on_record_before_the_guest_hears_of_it(room: FileRo
     ]
     resource = str(rows[3].action["resource"])
     assert (len(resource.encode()), set(resource)) == (1024, {"é"})
+
+
+def test_the_runtimes_folders_are_held_to_a_quota_and_the_workspace_is_not(room: FileRoom) -> None:
+    asked: list[int] = []
+
+    def grow(added_bytes: int) -> None:
+        asked.append(added_bytes)
+        if sum(asked) > 100:
+            raise FileRefused(FileCase.QUOTA)
+
+    room.grow = grow
+    files = room.files()
+    files.write("home://a", bytes(10), append=False)
+    files.write("/tmp/a", bytes(20), append=True)
+    files.make_folder("home://d", with_parents=False)
+    files.make_folder("home://e/f", with_parents=True)
+    files.copy("home://a", "/tmp/b")
+    opened = files.open("home://a", "read-write")
+    opened.write_at(0, bytes(30))
+    opened.set_len(35)
+    opened.set_len(5)
+    assert asked == [10, 20, 0, 0, 0, 10, 30, 5, 0]
+    for operation in (
+        lambda: files.write("home://big", bytes(50), append=False),
+        lambda: opened.write_at(0, bytes(50)),
+        lambda: opened.set_len(1 << 40),
+        lambda: files.copy("home://a", "home://more"),
+        lambda: files.make_folder("/tmp/x", with_parents=False),
+        lambda: files.make_folder("/tmp/y/z", with_parents=True),
+        lambda: files.open("home://new", "write"),
+    ):
+        assert case(operation) is FileCase.QUOTA
+    asked.clear()
+    files.write("cwd://big", bytes(1000), append=False)
+    files.copy("cwd://big", "cwd://bigger")
+    assert asked == []
