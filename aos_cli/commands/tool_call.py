@@ -21,6 +21,7 @@ from aos_cli.tools.door import (
     list_all,
     malformed_answer,
     open_door,
+    wait_event,
 )
 from aos_runtime.wire.client import Event, Reply
 
@@ -64,9 +65,10 @@ def call(
 
     Arguments are checked against the tool's schema before anything is sent. A tool may ask for an approval:
     it is shown here and denied unless you agree; without a terminal it is denied at once, unless --approve
-    or a rule in etc/approvals.toml allows it. An answer that is one JSON string is printed decoded. Exit
-    status 1 where the tool says that it failed. JSON: {call_id, tool, capsule, content, value, is_error,
-    duration_ms}, where value is the content parsed as JSON where it is JSON.
+    or a rule in etc/approvals.toml allows it. So is the use of a capsule that your principal was not granted
+    yet. An answer that is one JSON string is printed decoded. Exit status 1 where the tool says that it
+    failed. JSON: {call_id, tool, capsule, content, value, is_error, duration_ms}, where value is the content
+    parsed as JSON where it is JSON.
 
     Examples:
       aos tool call hello --arg name=Ada
@@ -104,7 +106,10 @@ def _call(
     def on_event(event: Event) -> None:
         prompt.handle(event, door.publish)
 
-    return call_tool(door, name, arguments, timeout_s=timeout_s, on_event=on_event)
+    reply = call_tool(door, name, arguments, timeout_s=timeout_s, on_event=on_event)
+    if prompt.was_granted(lambda seconds, is_enough: wait_event(door, seconds, is_enough)):
+        return call_tool(door, name, arguments, timeout_s=timeout_s, on_event=on_event)
+    return reply
 
 
 def _show(console: Console, name: str, answer: Mapping[str, Any], *, raw: bool) -> int:

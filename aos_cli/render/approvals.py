@@ -24,6 +24,8 @@ def _pending_lines(row: Mapping[str, Any]) -> list[str]:
     kind, capsule = _text(row, "kind"), _text(row, "capsule")
     if kind == "elicit":
         what = [f"    Asks:       {_text(row, 'description')} (answered in the terminal of the install)"]
+    elif kind == "grant":
+        what = [f"    Grants:     {_text(row, 'principal')} may use this capsule from now on"]
     else:
         what = _deed_lines(row)
     return [f"  {_text(row, 'request_id')}  capsule {capsule}", *what, *_place(row)]

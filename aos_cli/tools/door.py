@@ -6,7 +6,7 @@ line.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from aos_cli.control.workspace import find_workspace
 from aos_cli.invocation import get_invocation
 from aos_cli.suggest import did_you_mean, nearest_names
 from aos_runtime.errors import NotFound, PeerFault, Unavailable
-from aos_runtime.wire.client import Reply, tools_exchange
+from aos_runtime.wire.client import Event, Reply, decode_event, tools_exchange
 
 NO_START_HELP = "Fail where no daemon runs, instead of starting an ephemeral one."
 TOOL_HELP = "Name of the tool, as `aos tool list` shows it."
@@ -98,6 +98,16 @@ def call_tool(
             raise
         _cancel(door, correlation)
         raise
+
+
+def wait_event(door: Connection, total_s: float, is_enough: Callable[[Event], bool]) -> None:
+    """Hand events to `is_enough` until it says so, at most `total_s` seconds."""
+
+    def find(body: bytes) -> bool | None:
+        event = decode_event(body)
+        return True if event is not None and is_enough(event) else None
+
+    door.wait_for(find, total_s=total_s)
 
 
 def list_calls(door: Connection) -> list[Mapping[str, Any]]:

@@ -124,6 +124,22 @@ def test_the_policy_file_answers_and_a_denial_wins(asking: Aos, asker: Path) -> 
     assert "unknown key `rules`" in asking.run("start", status=1).err
 
 
+def test_a_capsule_that_was_not_granted_is_asked_for_on_use(asking: Aos, asker: Path) -> None:
+    asking.run("start")
+    asking.run("agent", "create", "alice")
+    install(asking, asker, *ANSWERS, "--principal", "alice")
+    asking.run("agent", "modify", "alice", "--remove-capsule", "asker")
+    words = ("tool", "call", "ask_approval", "--principal", "alice", "--approve", "git push", "--input")
+    refused = asking.run(*words, json.dumps(DEED), status=1)
+    assert "principal 'alice' has no access to capsule 'asker'" in refused.err
+    assert "hint: run `aos agent modify alice --add-capsule asker`\n" in refused.err
+    screen = on_a_terminal(asking, [("[N]o: ", "y\r")], *words, json.dumps(DEED), until="allowed")
+    assert "Principal alice may not use capsule asker yet." in screen
+    assert asking.run(*words, json.dumps(DEED)).out == "allowed\n", "granted for good"
+    shown = asking.run("audit", "tail", "--json").out
+    assert '"no-access"' in shown and '"use capsule"' in shown
+
+
 def test_abi_34_the_whole_request_is_shown_escaped_and_the_default_is_no(asking: Aos, asker: Path) -> None:
     install(asking, asker, *ANSWERS)
     asking.run("start")

@@ -48,6 +48,7 @@ LANE_PREFIXES = {"astrid.v1.request.status.": "GetStatus", "astrid.v1.request.sh
 SELECTION_PREFIX = "registry.v1.selection."
 _REPLY_PREFIXES = {
     "approval_required": APPROVAL_REPLIES,
+    "grant_required": APPROVAL_REPLIES,
     "elicit_request": ELICIT_REPLIES,
 }
 

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 
 from aos_runtime.config import load_settings
+from aos_runtime.daemon.asking import make_asking
 from aos_runtime.daemon.audit import open_trail, retention_of
 from aos_runtime.daemon.gateway import Gateway
 from aos_runtime.daemon.guests import limit_storage, make_loader
@@ -30,7 +31,6 @@ from aos_runtime.home import Home
 from aos_runtime.host import CodeCache, EngineSettings, HostEngine
 from aos_runtime.kernel.activation import Activator
 from aos_runtime.kernel.answers import Process
-from aos_runtime.kernel.approvals import Approvals
 from aos_runtime.kernel.audit_answers import AuditAnswers
 from aos_runtime.kernel.audited import Requests
 from aos_runtime.kernel.audited_calls import ToolCalls
@@ -49,7 +49,6 @@ from aos_runtime.kernel.leader import Leader
 from aos_runtime.kernel.lifecycle import Lifecycle
 from aos_runtime.kernel.office import Office
 from aos_runtime.kernel.ports import LocalOwnership
-from aos_runtime.kernel.questions import Questions
 from aos_runtime.kernel.requests import RequestRouter, is_request
 from aos_runtime.kernel.supervise import Supervisor
 from aos_runtime.kernel.ticker import Ticker
@@ -155,14 +154,14 @@ class Runtime:
             journal=self.journal,
             executions=self.tool_calls,
         )
-        self.questions = Questions(self.kernel)
-        self.approvals = Approvals(
+        asking = make_asking(
             home=self._home,
-            questions=self.questions,
+            kernel=self.kernel,
+            principals=self.principals,
             journal=self.journal,
-            before_block=self.kernel.before_block,
             trail=self.trail,
         )
+        self.questions, self.approvals = asking.questions, asking.approvals
         loader = make_loader(
             home=self._home,
             options=self._options,
@@ -303,6 +302,7 @@ class Runtime:
             self.server.sweep,
             self.door.sweep,
             self.cancellations.sweep,
+            self.questions.sweep,
             self.requests.sweep,
             self.lifecycle.sweep,
             self.tool_calls.sweep,

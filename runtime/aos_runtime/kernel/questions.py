@@ -1,4 +1,4 @@
-"""Questions to people that wait for an answer: approvals and elicitations.
+"""Questions to people that wait for an answer: approvals, elicitations and grants.
 
 A question belongs to the principal, owner and device of the call that caused it; only an answer that the
 front door let through from that very connection, or one that an operator gave by a command, settles it.  It
@@ -37,12 +37,16 @@ CANCEL_TOPIC = "tool.v1.request.cancel"
 MAX_WAITING = 32
 """Questions for which a guest waits: each holds a thread of the leader, which has 64."""
 
+MAX_GRANTS = 1024
+"""Grants that are asked for; nobody waits for one."""
+
 
 class Kind(Enum):
     """What is asked."""
 
     APPROVAL = "approval"
     ELICIT = "elicit"
+    GRANT = "grant"
 
 
 class Ending(Enum):
@@ -153,7 +157,10 @@ class Questions:
         request = decode_tool_request(asked.cause.body)
         entry = _Open(asked=asked, settle=settle, call_id=None if request is None else request.call_id)
         with self._lock:
-            if self._is_stopping or len(self._open) >= MAX_WAITING:
+            grants = sum(one.asked.kind is Kind.GRANT for one in self._open.values())
+            is_grant = asked.kind is Kind.GRANT
+            is_full = grants >= MAX_GRANTS if is_grant else len(self._open) - grants >= MAX_WAITING
+            if self._is_stopping or is_full:
                 return False
             self._open[asked.id] = entry
         if self.is_present(asked.principal, asked.owner):
@@ -196,6 +203,12 @@ class Questions:
         return self._close(question_id, Ending.ANSWERED, answer)
 
     # ends
+
+    def sweep(self, now: float) -> None:
+        """A chore: end what nobody waits for and has had its time."""
+        self._end_where(
+            lambda one: one.asked.kind is Kind.GRANT and now >= one.asked.deadline, Ending.TIMEOUT
+        )
 
     def drop_owner(self, owner: str) -> None:
         """A connection was closed: nobody is there to answer any more."""

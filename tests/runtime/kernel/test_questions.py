@@ -13,19 +13,21 @@ import msgspec
 import pytest
 
 from aos_runtime.bus.envelope import Envelope
-from aos_runtime.errors import Unavailable
 from aos_runtime.home import Home
 from aos_runtime.host import Err
 from aos_runtime.host.context import ElicitQuestion
 from aos_runtime.kernel.approvals import Approvals
+from aos_runtime.kernel.audit import HostCall
 from aos_runtime.kernel.elicits import ElicitAnswer, OwnerElicitor, Reached
+from aos_runtime.kernel.grants import GrantOnUse
 from aos_runtime.kernel.questions import MAX_WAITING, Questions
 from aos_runtime.kernel.routing import Plan
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName, PrincipalName
 from aos_runtime.policy.approval import Decision
-from aos_runtime.store.principals import ensure_default
+from aos_runtime.store.principals import ensure_default, read_profile
 from aos_runtime.wire.methods import NIL_SOURCE
 from aos_runtime.wire.payloads import encode_tool_cancel, encode_tool_request
+from tests.support.audit_trails import FakeTrail
 from tests.support.kernels import FakeJournal, cause
 
 NOBODY = Plan(steps=(), is_chain=False, natives=(), is_taken=False, is_invocable=False)
@@ -153,22 +155,6 @@ def test_abi_33_a_standing_yes_is_for_its_capsule_and_principal(home: Home, word
     assert (ask(again) is Decision.ALLOWANCE) == (word == "approve_always")
 
 
-class FakeTrail:
-    """Keeps entries; `is_full` is a disk that takes none."""
-
-    def __init__(self) -> None:
-        self.entries: list[tuple[str, Any]] = []
-        self.is_full = False
-
-    def record(self, principal: str, action: Any, outcome: Any, authorization: Any) -> None:
-        self.entries.append(("record", action))
-
-    def require(self, principal: str, action: Any, outcome: Any, authorization: Any) -> None:
-        if self.is_full:
-            raise Unavailable("audit-unavailable", "the disk is full", hint="free some space")
-        self.entries.append(("require", action))
-
-
 def test_a_yes_is_on_record_before_its_effect(home: Home) -> None:
     desk, trail = Desk(deciding("approve")), FakeTrail()
     asks = approvals(home, desk, trail)
@@ -178,7 +164,7 @@ def test_a_yes_is_on_record_before_its_effect(home: Home) -> None:
     desk.answer = deciding("deny")
     assert ask(asks) is Decision.DENIED
     deed = {"capsule_id": "deploy", "action": "git push", "resource": "git push origin"}
-    assert trail.entries == [
+    assert [(way, action) for way, _, action, _ in trail.entries] == [
         ("require", {"type": "approval_granted", **deed, "decision": "approved"}),
         ("record", {"type": "approval_denied", **deed, "decision": "denied"}),
     ]
@@ -322,3 +308,118 @@ def test_a_hook_of_nobody_asks_nobody() -> None:
     desk = Desk()
     assert OwnerElicitor(desk.questions, ownerless)("deploy", CITY) == ElicitAnswer(Reached.GONE)
     assert desk.published == []
+
+
+# grant on use
+
+
+ALICE = PrincipalName("alice")
+ALICES = msgspec.structs.replace(CALL, principal=ALICE)
+
+
+class Gate:
+    """Grants for alice, who may use nothing, over a desk."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self.desk, self.trail = Desk(), FakeTrail()
+        self.granted: list[str] = []
+        self.noted: list[str] = []
+        home.profile(ALICE).write_text('profile_version = 1\nenabled = true\ngroups = ["agent"]\n')
+        self.grants = GrantOnUse(
+            home=home,
+            bus=self.desk,
+            questions=self.desk.questions,
+            journal=FakeJournal(),
+            before_block=lambda: None,
+            trail=self.trail,
+            note=lambda capsule, envelope: self.noted.append(capsule),
+            on_granted=self.granted.append,
+            clock=lambda: self.desk.now,
+        )
+
+    @property
+    def capsules(self) -> tuple[str, ...]:
+        profile = read_profile(self.home, ALICE)
+        assert profile is not None
+        return profile.capsules
+
+
+@pytest.fixture
+def gate(home: Home) -> Gate:
+    return Gate(home)
+
+
+def test_one_question_a_capsule_and_its_result(gate: Gate) -> None:
+    for _ in range(5):
+        gate.grants.denied(DEPLOY, ALICES)
+    (asked,) = gate.desk.published
+    (payload,) = gate.desk.payloads
+    assert payload == {
+        "type": "grant_required",
+        "request_id": payload["request_id"],
+        "principal": "alice",
+        "capsule_id": "deploy",
+        "request_owner": "owner-1",
+    }
+    deciding("approve")(gate.desk, asked)
+    assert (gate.capsules, gate.granted) == (("deploy",), ["alice"])
+    result = gate.desk.published[-1]
+    assert result.topic == f"astrid.v1.grant.result.{payload['request_id']}"
+    assert gate.desk.payloads[-1] == {**payload, "type": "grant_result", "granted": True}
+
+
+def test_denials_and_answers_are_on_record(gate: Gate) -> None:
+    gate.grants.denied(DEPLOY, ALICES)
+    assert gate.noted == ["deploy"]
+    assert gate.trail.calls == [HostCall("alice", "deploy", "access", "tool.v1.execute.deploy", "no-access")]
+    deciding("deny")(gate.desk, gate.desk.published[-1])
+    gate.grants.denied(DEPLOY, ALICES)
+    deciding("approve")(gate.desk, gate.desk.published[-1])
+    about = {"capsule_id": "deploy", "action": "use capsule", "resource": "tool.v1.execute.deploy"}
+    assert [(way, action) for way, _, action, _ in gate.trail.entries] == [
+        ("record", {"type": "approval_denied", **about, "decision": "denied"}),
+        ("require", {"type": "approval_granted", **about, "decision": "granted"}),
+    ]
+
+
+def test_a_yes_that_cannot_be_put_on_record_grants_nothing(gate: Gate) -> None:
+    gate.trail.is_full = True
+    gate.grants.denied(DEPLOY, ALICES)
+    deciding("approve")(gate.desk, gate.desk.published[-1])
+    assert (gate.capsules, gate.granted, gate.desk.payloads[-1]["granted"]) == ((), [], False)
+
+
+def test_a_no_and_a_minute_grant_nothing(gate: Gate) -> None:
+    gate.grants.denied(DEPLOY, ALICES)
+    deciding("deny")(gate.desk, gate.desk.published[-1])
+    assert gate.desk.payloads[-1]["granted"] is False
+    gate.grants.denied(DEPLOY, ALICES)
+    gate.desk.questions.sweep(59.9)
+    assert len(gate.desk.questions.list_open(None)) == 1
+    gate.desk.questions.sweep(60.0)
+    assert gate.desk.payloads[-1]["granted"] is False
+    assert (gate.capsules, gate.granted) == ((), [])
+
+
+def test_a_background_call_asks_nobody(gate: Gate) -> None:
+    gate.grants.denied(DEPLOY, msgspec.structs.replace(ALICES, request_owner=None))
+    assert gate.desk.published == []
+
+
+@pytest.mark.parametrize(("decision", "granted"), [("allow", ("deploy",)), ("deny", ())])
+def test_the_operators_rules_answer_for_everybody(
+    gate: Gate, decision: str, granted: tuple[str, ...]
+) -> None:
+    gate.home.approvals_file.write_text(
+        f'[[rule]]\ncapsule = "deploy"\naction = "use capsule"\nresource = "*"\ndecision = "{decision}"\n'
+    )
+    gate.grants.denied(DEPLOY, msgspec.structs.replace(ALICES, request_owner=None))
+    gate.grants.denied(DEPLOY, ALICES)
+    assert (gate.desk.published, gate.capsules) == ([], granted)
+
+
+def test_grants_do_not_take_the_places_of_those_who_wait(gate: Gate) -> None:
+    for number in range(MAX_WAITING + 1):
+        gate.grants.denied(CapsuleName(f"deploy-{number}"), ALICES)
+    assert len(gate.desk.questions.list_open("alice")) == MAX_WAITING + 1
