@@ -23,13 +23,17 @@ from aos_runtime.kernel.kernel import Journal
 from aos_runtime.names import Digest, EnvKey, parse_env_key
 from aos_runtime.policy.approval import spell_out
 from aos_runtime.store.env import EnvChanges, check_value, read_env, read_secrets, resolve_env
+from aos_runtime.store.file_tree import FileCase, FileRefused
 from aos_runtime.store.secrets import check_secret
 from aos_runtime.store.stage import Stage
+from aos_runtime.store.storage import NAME_BYTES
 
 Hook = Literal["astrid-install", "astrid-upgrade"]
 
 PREVIOUS_VERSION_KEY = "prev_version"
 """Where the SDK's macro reads the version that is replaced."""
+MAX_FILES_BYTES = 1 << 30
+"""What one hook writes to files."""
 MAX_HEARD = 20
 MAX_LINE_CHARACTERS = 500
 _FAILURES = (
@@ -62,6 +66,7 @@ class HookRun:
         note_call: Note = lambda _call, _place, _error: None,
     ) -> None:
         self._note_call = note_call
+        self._left_bytes = MAX_FILES_BYTES
         self._stage = stage
         self._hook = hook
         self._journal = journal
@@ -143,10 +148,16 @@ class HookRun:
             own=stage.tree,
             workspace=lambda: None,
             shows_own=True,
+            grow=self._grow,
         )
         return GuestFiles(
             roots, gates_of(stage.manifest.capabilities), note=self._note_call, denied=denials.note
         )
+
+    def _grow(self, added_bytes: int) -> None:
+        self._left_bytes -= max(added_bytes, NAME_BYTES)
+        if self._left_bytes < 0:
+            raise FileRefused(FileCase.QUOTA)
 
     def _log(self, level: str, message: str) -> None:
         self._journal.capsule(self._stage.principal, self._stage.name, level, message)

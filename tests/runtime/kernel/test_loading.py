@@ -13,6 +13,7 @@ from aos_runtime.capsule.manifest import Component
 from aos_runtime.errors import Conflict, Corrupt, NotFound, Unavailable
 from aos_runtime.home import Home
 from aos_runtime.host import CodeCache, HostEngine
+from aos_runtime.kernel import hooks
 from aos_runtime.kernel.activation import Activation, Activator
 from aos_runtime.kernel.audit import HostCall
 from aos_runtime.kernel.kernel import system_cause
@@ -279,7 +280,9 @@ def test_a_hook_does_not_run_where_it_cannot_be_put_on_record(room: Room) -> Non
     assert room.trail.entries == []
 
 
-def test_a_hook_reads_its_own_files_and_writes_where_its_capabilities_say(room: Room) -> None:
+def test_a_hook_reads_its_own_files_and_writes_where_its_capabilities_say(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
     imports = """
      (import "astrid:fs/host@1.0.0" "fs-copy" (func $copy (param i32 i32 i32 i32 i32)))"""
     data = '(data (i32.const 8192) "cwd://Capsule.tomlhome://copycwd://copy")'
@@ -298,6 +301,13 @@ def test_a_hook_reads_its_own_files_and_writes_where_its_capabilities_say(room: 
         assert sorted(path.name for path in stage.tree.iterdir()) == ["Capsule.toml", "wit"]
     copied = room.home.principal(DEFAULT_PRINCIPAL) / "copy"
     assert copied.read_bytes() == manifest
+    monkeypatch.setattr(hooks, "MAX_FILES_BYTES", 4000)
+    with (
+        stage_source(room.home, DEFAULT_PRINCIPAL, archive, now=fixed_now()) as stage,
+        pytest.raises(Conflict, match="the astrid-install hook of 'copying' failed"),
+    ):
+        room.activator.activate(stage)
+    assert room.trail.calls.pop().error == "quota"
     assert [(call.call, call.resource, call.error) for call in room.trail.calls] == [
         ("fs.copy", "cwd://Capsule.toml -> home://copy", None),
         ("fs.copy", "cwd://Capsule.toml -> cwd://copy", "capability-denied"),
