@@ -1,14 +1,17 @@
 """The `[env]` values that a running capsule reads, of its principal alone.
 
 A secret is read from its 0600 file at each call and kept nowhere: what lives as long as the capsule holds
-none.  Everything else is as it was when the capsule was loaded; a change of it loads the capsule again.
+none.  Everything else is as it was when the capsule was loaded; a change of it loads the capsule again.  A
+capsule that may listen on a Unix socket finds the path of its own under the name that the SDK looks up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable
 
 from aos_runtime.capsule.manifest import EnvRow, Manifest
+from aos_runtime.capsule.manifest_values import RESERVED_ENV_KEY
 from aos_runtime.errors import InvalidInput
 from aos_runtime.home import Home
 from aos_runtime.names import CapsuleName, EnvKey, PrincipalName, parse_env_key
@@ -41,7 +44,9 @@ class GuestEnv:
         stored = read_env(home, principal, capsule)
         secrets = read_secrets(home, principal, capsule)
         self.missing: tuple[EnvRow, ...] = resolve_env(manifest, stored, secrets).missing
-        self._values: Mapping[str, str] = resolve_env(manifest, stored, {}).values
+        self._values = dict(resolve_env(manifest, stored, {}).values)
+        if any(entry.startswith("unix:") for entry in manifest.capabilities.net_bind):
+            self._values[RESERVED_ENV_KEY] = os.fspath(home.capsule_socket(principal, capsule))
         self._secrets = frozenset(row.key for row in manifest.env if row.is_secret)
         self._keys = tuple(row.key for row in manifest.env)
         self._home = home

@@ -107,3 +107,20 @@ def test_only_a_secret_stands_for_a_placeholder(home: Home) -> None:
             env.placeholder(key)
     delete_secret(home, ALICE, DEMO, KEY)
     assert env.placeholder("API_KEY") is None
+
+
+def test_who_may_listen_on_a_unix_socket_learns_where_it_is(home: Home) -> None:
+    text = b"""
+[package]
+name = "demo"
+version = "0.1.0"
+[[component]]
+id = "main"
+file = "main.wasm"
+type = "executable"
+[capabilities]
+net_bind = ["unix:*"]
+"""
+    listening = GuestEnv(home, ALICE, DEMO, parse_manifest(text), lambda: None)
+    assert listening.get("ASTRID_SOCKET_PATH") == str(home.capsule_socket(ALICE, DEMO))
+    assert env_of(home, ALICE).get("ASTRID_SOCKET_PATH") is None
