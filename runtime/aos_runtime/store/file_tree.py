@@ -17,8 +17,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple, Self
 
-MAX_LINKS = 40
-"""Links on the way of one path, as many as the kernel of Linux follows."""
+MAX_TURNS = 256
+"""Links, and steps up in their texts, on the way of one path."""
 
 Parts = tuple[str, ...]
 """Names from the root down."""
@@ -176,25 +176,27 @@ class FileTree:
 
         FileRefused `boundary-escape` where a link leads out, OSError where a folder is missing.
         """
-        for _ in range(MAX_LINKS + 1):
-            spot, target = self._step(parts, follow=follow)
-            if target is None:
-                return spot
-            os.close(spot.folder)
-            parts = target
+        for _ in range(MAX_TURNS):
+            found = self._step(parts, follow=follow)
+            if isinstance(found, Spot):
+                return found
+            parts = found
         raise FileRefused(FileCase.INVALID_PATH)
 
     def make_folders(self, parts: Parts, admit: Admit) -> None:
         """Make a folder and what is missing above it; fine where it is there."""
-        for _ in range(MAX_LINKS + 1):
-            target = self._make_folders(parts, admit)
-            if target is None:
+        for _ in range(MAX_TURNS):
+            turned = self._make_folders(parts, admit)
+            if turned is None:
                 return
-            parts = target
+            parts = turned
         raise FileRefused(FileCase.INVALID_PATH)
 
     def target_of(self, spot: Spot) -> Parts:
-        """Where the link at `spot` leads, in text.  FileRefused `boundary-escape` where that is outside."""
+        """Where the link at `spot` leads, in text, which may step up through links that it names itself.
+
+        FileRefused `boundary-escape` where that is outside.
+        """
         return self._resolve(spot.parts[:-1], os.readlink(spot.name, dir_fd=spot.folder))
 
     def open_root(self) -> int:
@@ -206,12 +208,17 @@ class FileTree:
             folder = _descend(folder, name)
         return folder
 
-    def _step(self, parts: Parts, *, follow: bool) -> tuple[Spot, Parts | None]:
-        """Walk until the end or a link; with a link, what it makes of the whole path."""
+    def _step(self, parts: Parts, *, follow: bool) -> Spot | Parts:
+        """Walk until the end, a link or a step up; with one of these, what it makes of the whole path."""
         folder = self.open_root()
-        for depth in range(len(parts) - 1):
+        for depth, name in enumerate(parts):
+            if name == "..":
+                os.close(folder)
+                return _up(parts, depth)
+            if depth == len(parts) - 1:
+                break
             try:
-                folder = _descend(folder, parts[depth], keep=_NOT_A_FOLDER)
+                folder = _descend(folder, name, keep=_NOT_A_FOLDER)
             except OSError as error:
                 if error.errno not in _NOT_A_FOLDER:
                     raise
@@ -219,31 +226,31 @@ class FileTree:
         spot = _spot(folder, parts)
         if follow and spot.is_link:
             return self._turn(folder, parts, len(parts), OSError(errno.ELOOP, ""))
-        return spot, None
+        return spot
 
-    def _turn(self, folder: int, parts: Parts, depth: int, error: OSError) -> tuple[Spot, Parts]:
-        """The way on where the name before `depth` is a link; `error` where it is none."""
-        try:
-            spot = Spot(folder, parts[:depth])
+    def _turn(self, folder: int, parts: Parts, depth: int, error: OSError) -> Parts:
+        """The way on where the name before `depth` is a link; `error` where it is none.  Closes `folder`."""
+        with _spot(folder, parts[:depth]) as spot:
             if not spot.is_link:
                 raise error
-            return spot, self.target_of(spot) + parts[depth:]
-        except BaseException:
-            os.close(folder)
-            raise
+            return self.target_of(spot) + parts[depth:]
 
     def _make_folders(self, parts: Parts, admit: Admit) -> Parts | None:
-        """One try; the path to go on with where a link is on the way."""
+        """One try; the path to go on with where a link or a step up is on the way."""
         folder, is_admitted = self.open_root(), False
         for depth, name in enumerate(parts, 1):
+            if name == "..":
+                os.close(folder)
+                return _up(parts, depth - 1)
             try:
                 folder = _descend(folder, name, keep=(*_NOT_A_FOLDER, errno.ENOENT))
             except OSError as error:
                 if error.errno in _NOT_A_FOLDER:
-                    spot, target = self._turn(folder, parts, depth, error)
-                    os.close(spot.folder)
-                    return target
+                    return self._turn(folder, parts, depth, error)
                 if error.errno != errno.ENOENT:
+                    raise
+                if ".." in parts:  # it steps up out of what is not there
+                    os.close(folder)
                     raise
                 folder = self._make_and_descend(folder, name, None if is_admitted else lambda: admit(parts))
                 is_admitted = True
@@ -266,22 +273,20 @@ class FileTree:
         return _descend(folder, name)
 
     def _resolve(self, base: Parts, text: str) -> Parts:
-        """The place that a link in the folder `base` names; `base` holds no link itself."""
-        names = text.split("/")
+        """The place that a link in the folder `base` names; `base` holds no link itself.
+
+        What comes before a step up may be a link: only those at the start can be taken at once.
+        """
+        names = [name for name in text.split("/") if name not in ("", ".")]
         if text.startswith("/"):
-            names, base = [name for name in names if name], ()
             if tuple(names[: len(self.names)]) != self.names:
                 raise FileRefused(FileCase.BOUNDARY_ESCAPE)
-            names = names[len(self.names) :]
-        found = list(base)
-        for name in names:
-            if name == "..":
-                if not found:
-                    raise FileRefused(FileCase.BOUNDARY_ESCAPE)
-                found.pop()
-            elif name not in ("", "."):
-                found.append(name)
-        return tuple(found)
+            names, base = names[len(self.names) :], ()
+        while names and names[0] == "..":
+            if not base:
+                raise FileRefused(FileCase.BOUNDARY_ESCAPE)
+            names, base = names[1:], base[:-1]
+        return (*base, *names)
 
 
 class At(NamedTuple):
@@ -328,6 +333,16 @@ def make_folder_at(folder: int, name: str, umask: int) -> None:
             os.fchmod(made, mode)
         finally:
             os.close(made)
+
+
+def _up(parts: Parts, depth: int) -> Parts:
+    """`parts` without the `..` at `depth` and the folder before it, which is one: the walk has come through.
+
+    FileRefused `boundary-escape` where that is the root.
+    """
+    if not depth:
+        raise FileRefused(FileCase.BOUNDARY_ESCAPE)
+    return parts[: depth - 1] + parts[depth + 1 :]
 
 
 def _spot(folder: int, parts: Parts) -> Spot:

@@ -151,10 +151,14 @@ def resolve(at: At) -> Parts:
 
 @refusing
 def read_link(at: At) -> Parts:
-    """Where a link leads, one step; `invalid-path` for what is no link."""
+    """Where a link leads, one step; `invalid-path` for what is no link.
+
+    Where its text steps up through another link, the place that it really leads to.
+    """
     with at.reach(follow=False) as spot:
         spot.found()
-        return at.tree.target_of(spot)
+        target = at.tree.target_of(spot)
+    return resolve(at._replace(parts=target)) if ".." in target else target
 
 
 @refusing

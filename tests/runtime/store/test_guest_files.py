@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from aos_runtime.store import guest_files
 from aos_runtime.store.file_handles import MAX_FILE_BYTES, MAX_PIECE_BYTES, Made
-from aos_runtime.store.file_tree import MAX_LINKS, At, FileCase, FileRefused, FileTree, Parts
+from aos_runtime.store.file_tree import MAX_TURNS, At, FileCase, FileRefused, FileTree, Parts
 from aos_runtime.store.guest_files import MAX_NAMES
 
 SECRET = b"outside"
@@ -192,10 +192,30 @@ def test_a_ring_of_links_ends(ground: Ground) -> None:
     (ground.root / "b").symlink_to("a")
     assert case(lambda: ground.read("a")) is FileCase.INVALID_PATH
     assert case(lambda: guest_files.make_folders(ground.at("a/x"))) is FileCase.INVALID_PATH
-    for number in range(MAX_LINKS):
+    for number in range(MAX_TURNS):
         (ground.root / f"l{number}").symlink_to(f"l{number + 1}")
-    (ground.root / f"l{MAX_LINKS}").write_bytes(b"end")
-    assert ground.read("l0") == b"end"
+    (ground.root / f"l{MAX_TURNS}").write_bytes(b"end")
+    assert ground.read("l1") == b"end"
+    assert case(lambda: ground.read("l0")) is FileCase.INVALID_PATH
+
+
+def test_a_step_up_leaves_where_the_link_led_and_not_where_it_stands(ground: Ground) -> None:
+    for folder in ("a/b", "b"):
+        (ground.root / folder).mkdir(parents=True)
+        (ground.root / folder / "file").write_bytes(folder.encode())
+    (ground.root / "l").symlink_to("a/b")
+    (ground.root / "m").symlink_to("l/../b")
+    assert (ground.root / "m/file").read_bytes() == b"a/b", "as the system has it"
+    assert ground.read("m/file") == b"a/b"
+    assert guest_files.resolve(ground.at("m")) == guest_files.read_link(ground.at("m")) == ("a", "b")
+    guest_files.make_folders(ground.at("m/new"))
+    assert (ground.root / "a/b/new").is_dir()
+    (ground.root / "out").symlink_to("l/../../../outside")
+    (ground.root / "nowhere").symlink_to("gone/../b")
+    for path, expected in (("out/secret", FileCase.BOUNDARY_ESCAPE), ("nowhere/file", FileCase.NOT_FOUND)):
+        assert case(lambda path=path: ground.read(path)) is expected
+        assert case(lambda path=path: guest_files.make_folders(ground.at(path))) is expected
+    assert sorted(os.listdir(ground.outside)) == ["secret"]  # noqa: PTH208
 
 
 def test_a_refusal_at_the_real_place_comes_before_the_effect(ground: Ground) -> None:
@@ -479,7 +499,7 @@ def test_abi_02_no_swap_of_links_leads_out(ground: Ground, target: str) -> None:
 moves = st.lists(st.sampled_from(["a", "b", "..", ".", "l", "m"]), min_size=1, max_size=5)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=150)
 @given(moves, moves, moves)
 def test_any_links_are_resolved_as_the_system_does_or_refused(
     tmp_path_factory: pytest.TempPathFactory, first: list[str], second: list[str], path: list[str]
