@@ -20,9 +20,11 @@ from dataclasses import dataclass
 from aos_cli.client import Connection, connect, read_seed
 from aos_cli.control.start import daemon_environment
 from aos_cli.install.hook_questions import HookQuestions
+from aos_runtime.capsule.manifest import Manifest
 from aos_runtime.errors import AosError, PeerFault, Unavailable
 from aos_runtime.home import Home
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName, PrincipalName
+from aos_runtime.store.env import read_env, read_secrets, resolve_env
 from aos_runtime.store.stage import Stage
 from aos_runtime.wire.client import Event
 from aos_runtime.wire.methods import NIL_SOURCE
@@ -224,15 +226,36 @@ class ActivationFailed(AosError):
 
 def reload_capsule(home: Home, principal: PrincipalName, name: CapsuleName) -> str | None:
     """Tell the running daemon, if any, to load what was committed; a sentence where it did not."""
-    return _tell(home, principal, "ReloadCapsule", name)
+    problem = _tell(home, principal, "ReloadCapsule", name)
+    return None if problem is None else problem.message
+
+
+def try_version(home: Home, principal: PrincipalName, manifest: Manifest) -> str | None:
+    """As `reload_capsule`, for a version whose predecessor can be put back.
+
+    Unavailable `capsule-not-ready` where the daemon tried it and it does not serve, though it lacks no value.
+    """
+    problem = _tell(home, principal, "ReloadCapsule", manifest.name)
+    if problem is None or problem.code != "daemon-refused":
+        return None if problem is None else problem.message
+    stored, secrets = read_env(home, principal, manifest.name), read_secrets(home, principal, manifest.name)
+    if resolve_env(manifest, stored, secrets).missing:
+        return problem.message
+    raise Unavailable(
+        "capsule-not-ready",
+        f"{problem.message}; the version that was installed before is back and serves on",
+        hint=f"see `aos logs {manifest.name}` for what it said",
+        name=manifest.name,
+    )
 
 
 def unload_capsule(home: Home, principal: PrincipalName, name: CapsuleName) -> str | None:
     """Tell the running daemon, if any, to stop serving a capsule; a sentence where it did not."""
-    return _tell(home, principal, "UnloadCapsule", name)
+    problem = _tell(home, principal, "UnloadCapsule", name)
+    return None if problem is None else problem.message
 
 
-def _tell(home: Home, principal: PrincipalName, method: str, name: CapsuleName) -> str | None:
+def _tell(home: Home, principal: PrincipalName, method: str, name: CapsuleName) -> AosError | None:
     if principal != DEFAULT_PRINCIPAL and read_seed(home, principal) is None:
         return None  # it has never connected, so the daemon holds nothing of it
     try:
@@ -242,5 +265,5 @@ def _tell(home: Home, principal: PrincipalName, method: str, name: CapsuleName) 
         with daemon:
             daemon.kernel_request(method, {"id": name}, inactivity_s=_RELOAD_TIMEOUT_S)
     except AosError as error:
-        return error.message
+        return error
     return None

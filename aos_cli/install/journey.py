@@ -1,20 +1,21 @@
 """Install one archive: stage, consent, values, activate, commit, reload.
 
 One way for every source (architecture section 3).  A failure or Ctrl-C before the commit drops the stage
-and leaves the old version serving; nothing after the commit can take it back.
+and leaves the old version serving.  A running daemon tries a version that replaces another before the commit
+is final: where it does not serve, the old one is put back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from aos_cli.build.scaffold import list_kinds
 from aos_cli.console import Console
-from aos_cli.install.activation import Activated, activate, reload_capsule
+from aos_cli.install.activation import Activated, activate, reload_capsule, try_version
 from aos_cli.install.consent import Answers, is_trusted, obtain_consent
 from aos_cli.install.env_values import Collected, collect_env, make_asker, variable_name
 from aos_cli.install.hook_questions import HookQuestions
@@ -105,18 +106,22 @@ def install_archive(order: Order, console: Console) -> Report:
         with console.progress(f"Activating {stage.name} {stage.manifest.version}"):
             activated = activate(stage, order.environ, _questions(order, console))
         phase, previous, origin = stage.phase, stage.previous, stage.provenance_class
-        installed = commit(
-            stage,
-            approval=Approval(source=_approval(origin, approved=approved)),
-            env=stage.read_offered_env(),  # with what the hook asked for
-            source_text=order.source_text,
-        )
+        trial = _Trial(order, stage)
+        with trial.put_back():
+            installed = commit(
+                stage,
+                approval=Approval(source=_approval(origin, approved=approved)),
+                env=stage.read_offered_env(),  # with what the hook asked for
+                source_text=order.source_text,
+                confirm=trial.run,
+            )
     allow_capsule(order.home, order.principal, installed.name)
     for digest in stage.repaired:
         console.note(f"The stored binary {digest[:12]} was damaged; it has been replaced.")
     _index_names(order.home)
     entries = list_installed(order.home, order.principal)
-    problem = reload_capsule(order.home, order.principal, installed.name)
+    if not trial.was_run:
+        trial.problem = reload_capsule(order.home, order.principal, installed.name)
     return Report(
         installed=installed,
         phase=phase,
@@ -124,11 +129,36 @@ def install_archive(order: Order, console: Console) -> Report:
         activated=activated,
         env=collected,
         origin=origin,
-        reload_problem=problem,
+        reload_problem=trial.problem,
         env_path=order.home.env_file(order.principal, installed.name),
         missing_imports=missing_imports(installed.manifest, entries),
         export_conflicts=export_conflicts(installed.manifest, entries),
     )
+
+
+class _Trial:
+    """The running daemon's try of a version that replaces another; `problem` is what it said."""
+
+    def __init__(self, order: Order, stage: Stage) -> None:
+        self._order = order
+        self._stage = stage
+        self.was_run = False
+        self.problem: str | None = None
+
+    def run(self) -> None:
+        """Unavailable `capsule-not-ready` where the version must not stay."""
+        self.was_run = True
+        self.problem = try_version(self._order.home, self._order.principal, self._stage.manifest)
+
+    @contextmanager
+    def put_back(self) -> Iterator[None]:
+        """Let the daemon serve the old version again where the block ends without the new one."""
+        try:
+            yield
+        except BaseException:
+            if self.was_run:
+                reload_capsule(self._order.home, self._order.principal, self._stage.name)
+            raise
 
 
 def _questions(order: Order, console: Console) -> HookQuestions:

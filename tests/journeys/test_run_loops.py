@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName
 from tests.support.installation import Aos, is_alive, wait_until
 
 pytestmark = pytest.mark.journey
+STUMBLER = CapsuleName("stumbler")
 
 
 def install(aos: Aos, archive: Path, *options: str) -> None:
@@ -146,10 +148,15 @@ def test_a_new_version_that_does_not_become_ready_leaves_the_old_one_serving(
     install(aos, stumbler_capsule, "--var", "MODE=steady")
     aos.run("start")
     assert row(aos, "stumbler")["state"] == "ready"
+    before = sorted(path for path in aos.home.generations(DEFAULT_PRINCIPAL, STUMBLER).iterdir())
     refused = aos.try_run(
         "capsule", "install", str(stumbler_capsule), "--approve-untrusted", "--var", "MODE=early"
     )
+    assert refused.status == 1
     assert "exited before signaling ready" in refused.err
-    facts = row(aos, "stumbler")
-    assert facts["state"] == "ready"
-    assert "the version that is installed now does not load" in facts["warnings"][0]
+    assert "; the version that was installed before is back and serves on\n" in refused.err
+    assert sorted(aos.home.generations(DEFAULT_PRINCIPAL, STUMBLER).iterdir()) == before
+    for _ in range(2):
+        facts = row(aos, "stumbler")
+        assert (facts["state"], facts["warnings"]) == ("ready", [])
+        aos.run("restart")

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from aos_runtime.errors import AosError, Denied, InvalidInput, NotFound
+from aos_runtime.errors import AosError, Denied, InvalidInput, NotFound, Unavailable
 from aos_runtime.home import Home
 from aos_runtime.kernel.activation import Activator
 from aos_runtime.kernel.answers import capsules_loaded
@@ -122,13 +122,30 @@ class Changes:
                 stage.offer_env(env)
             self._activator.activate(stage, self._elicit_from(caller))
             phase = stage.phase.value
-            installed = commit(
-                stage, approval=approval, env=stage.read_offered_env(), source_text=str(source)
-            )
+            try:
+                installed = commit(
+                    stage,
+                    approval=approval,
+                    env=stage.read_offered_env(),
+                    source_text=str(source),
+                    confirm=lambda: self._try(principal, stage.name),
+                )
+            except Unavailable:
+                self._reload_if_loaded(principal, stage.name)  # what is installed: the old version
+                raise
         if self._may(caller.principal, GRANTING):
             allow_capsule(self._home, principal, installed.name)
         view = self._reload_if_loaded(principal, installed.name)
         return Answer(status="Success", data=self._install_data(installed, previous, phase, view))
+
+    def _try(self, principal: PrincipalName, name: CapsuleName) -> None:
+        """Serve a version that replaces another.  Unavailable where it does not, though it lacks no value."""
+        try:
+            self._lifecycle.reload(principal, name)
+        except Unavailable:
+            unready = self._lifecycle.view(principal).unready.get(name)
+            if unready is None or not unready.missing:
+                raise
 
     def _reload_if_loaded(self, principal: PrincipalName, name: CapsuleName) -> View:
         """Serve a new install.

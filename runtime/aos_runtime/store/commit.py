@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,13 +90,19 @@ class Removed:
 
 
 def commit(
-    stage: Stage, *, approval: Approval, env: EnvChanges = NO_CHANGES, source_text: str | None
+    stage: Stage,
+    *,
+    approval: Approval,
+    env: EnvChanges = NO_CHANGES,
+    source_text: str | None,
+    confirm: Callable[[], None] | None = None,
 ) -> Installed:
     """Make `stage` the installed version, in one step and as the last one.
 
     `source_text` is recorded as where it came from (an absolute path).  Whatever fails before that step
     leaves the old version and the old env values; Denied `approval-mismatch` where the approval does not fit
-    the origin.
+    the origin.  `confirm` is called while the old version is there beside the new one, if there was one;
+    where it raises, the old one is put back.
     """
     if stage.provenance_class not in _ALLOWED[approval.source]:
         raise Denied(
@@ -108,7 +115,7 @@ def commit(
     _put_content(stage)
     write_atomic(stage.tree / META_FILE, render_meta(_meta(stage, source_text)), sync=False)
     folder = generation_name(stage.content_digest, secrets.token_hex(8))
-    _publish(stage, _receipt(stage, approval), env, folder)
+    _publish(stage, _receipt(stage, approval), env, folder, confirm)
     _after_commit(stage)
     return read_installed(stage.home, stage.principal, stage.name)
 
@@ -181,7 +188,9 @@ def _put_content(stage: Stage) -> None:
         put_wit(stage.home, (stage.tree / path).read_bytes())
 
 
-def _publish(stage: Stage, receipt: Receipt, env: EnvChanges, folder: str) -> None:
+def _publish(
+    stage: Stage, receipt: Receipt, env: EnvChanges, folder: str, confirm: Callable[[], None] | None
+) -> None:
     home, principal, name = stage.home, stage.principal, stage.name
     generation = home.generations(principal, name) / folder
     make_private_folder(generation.parent)
@@ -194,6 +203,8 @@ def _publish(stage: Stage, receipt: Receipt, env: EnvChanges, folder: str) -> No
         before = _change_env(stage, env, folder)
         make_link(stage.folder / LINK_NAME, pointer_target(name, folder))
         _swap(stage, generation)
+        if confirm is not None and stage.previous is not None:
+            _confirm(stage, stage.previous, confirm)
     except BaseException:
         if before is not None:
             restore(home, principal, name, before)
@@ -223,6 +234,16 @@ def _swap(stage: Stage, generation: Path) -> None:
         pointer = read_pointer(stage.home, stage.principal, stage.name)
         if pointer is None or pointer.folder != generation:
             raise
+
+
+def _confirm(stage: Stage, previous: Installed, confirm: Callable[[], None]) -> None:
+    """Ask whether the new version may stay; else readers see the old one again."""
+    try:
+        confirm()
+    except BaseException:
+        make_link(stage.folder / LINK_NAME, pointer_target(stage.name, previous.generation.name))
+        rename(stage.folder / LINK_NAME, stage.home.capsule(stage.principal, stage.name))
+        raise
 
 
 def _after_commit(stage: Stage) -> None:

@@ -57,12 +57,13 @@ def install(home: Home, tmp_path: Path, now: datetime) -> Install:
         env: EnvChanges = NO_CHANGES,
         principal: PrincipalName = DEFAULT_PRINCIPAL,
         at: datetime | None = None,
+        confirm: Callable[[], None] | None = None,
         **archive: object,
     ) -> Installed:
         data = make_archive(name, version, **archive)  # type: ignore[arg-type]  # passed on as they came
         source = write_capsule(tmp_path / f"{name}-{version}.capsule", data)
         with stage_source(home, principal, source, now=at or now, catalogue=()) as stage:
             approval = Approval(source=ApprovalSource.EXPLICIT)
-            return commit(stage, approval=approval, env=env, source_text=str(source))
+            return commit(stage, approval=approval, env=env, source_text=str(source), confirm=confirm)
 
     return run

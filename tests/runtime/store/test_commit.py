@@ -139,6 +139,33 @@ def test_ins_21_a_failure_before_the_last_step_changes_nothing(
     assert names(home.staging) == []
 
 
+@pytest.mark.parametrize(
+    "error", [Unavailable("not-ready", "it does not serve", hint="x"), KeyboardInterrupt()]
+)
+def test_a_version_that_is_not_confirmed_gives_way_to_the_one_before(
+    home: Home, install: Install, error: BaseException
+) -> None:
+    old = install(env=OLD)
+    seen: list[str] = []
+
+    def refuse() -> None:
+        seen.append(read_installed(home, DEFAULT_PRINCIPAL, DEMO).version)
+        raise error
+
+    with pytest.raises(type(error)):
+        install(version="0.2.0", env=NEW, wasm=COMPONENT + b"\0\x04\x03abc", confirm=refuse)
+    assert seen == ["0.2.0"], "readers see the new version while it is tried"
+    assert load_installed(home, DEFAULT_PRINCIPAL, DEMO)[0] == old
+    assert _env(home) == ({"REGION": "eu", "TOKEN": ""}, {"TOKEN": "old"})
+    assert list(home.generations(DEFAULT_PRINCIPAL, DEMO).iterdir()) == [old.generation]
+    assert names(home.staging) == []
+
+
+def test_a_first_install_has_nothing_to_give_way_to(home: Home, install: Install) -> None:
+    install(confirm=lambda: pytest.fail("there is no version to put back"))
+    assert load_installed(home, DEFAULT_PRINCIPAL, DEMO)[0].version == "0.1.0"
+
+
 def test_a_sync_that_fails_after_the_swap_does_not_take_the_version_back(
     home: Home, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
