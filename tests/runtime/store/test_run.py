@@ -14,7 +14,9 @@ from blake3 import blake3
 
 from aos_runtime.errors import Conflict, Unavailable
 from aos_runtime.home import Home
+from aos_runtime.names import PrincipalName
 from aos_runtime.store import run
+from aos_runtime.store.layout import open_home
 from aos_runtime.store.processes import own_record
 from aos_runtime.store.run import (
     Liveness,
@@ -64,6 +66,23 @@ def test_a_boot_writes_the_published_files(home: Home, files: RunFiles, tmp_path
         modes = {path.name: path.stat().st_mode & 0o777 for path in home.run.iterdir() if path != home.socket}
         assert set(modes.values()) == {0o600}
         assert probe_socket(home.socket) is None
+
+
+def test_what_capsules_left_in_their_scratch_folders_goes_with_the_next_start(
+    home: Home, tmp_path: Path
+) -> None:
+    open_home(home, create=True)
+    scratch = home.scratch(PrincipalName("alice"))
+    (scratch / "deep/er").mkdir(parents=True)
+    (scratch / "deep/file").write_bytes(b"left")
+    kept = tmp_path / "kept"
+    kept.write_bytes(b"mine")
+    (scratch / "link").symlink_to(kept)
+    held = RunFiles(home)
+    held.acquire()
+    assert not home.all_scratch.exists()
+    held.clear()
+    assert kept.read_bytes() == b"mine"
 
 
 def test_the_fingerprint_is_the_measured_one(tmp_path: Path) -> None:
