@@ -72,6 +72,19 @@ def test_bus_16_a_run_loop_answers_messages_and_its_tool_is_listed_and_callable(
     assert time.monotonic() - started < 8
 
 
+def test_a_loop_that_computes_for_a_cancelled_call_is_interrupted_and_started_again(
+    aos: Aos, looper_capsule: Path
+) -> None:
+    aos.run("start")
+    install(aos, looper_capsule)
+    assert call(aos, "loop_state") == "echoed 0"
+    gave_up = aos.try_run("tool", "call", "loop_state", "spin:=true", "--timeout", "0.5")
+    assert gave_up.status == 1 and "did not answer within 0.5 s" in gave_up.err
+    wait_until(lambda: row(aos, "looper")["state"] != "ready", "it is interrupted", timeout_s=10)
+    wait_until(lambda: row(aos, "looper")["state"] == "ready", "it is started again", timeout_s=20)
+    assert call(aos, "loop_state") == "echoed 0"
+
+
 def test_log_07_one_that_fails_before_it_is_ready_is_said_with_what_it_said(
     aos: Aos, stumbler_capsule: Path
 ) -> None:

@@ -9,6 +9,7 @@ flood displaces itself.  This room has no lock: every call is made under the ker
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -115,6 +116,17 @@ class Inbox(Generic[Message]):
             for lane in self._lanes.values():
                 lane.deficit_bytes += quantum
         return None
+
+    def remove(self, is_meant: Callable[[Message], bool]) -> int:
+        """Forget what is meant, wherever it waits; how many messages that were."""
+        removed = 0
+        for principal, lane in tuple(self._lanes.items()):
+            meant = [pair for pair in lane.queue if is_meant(pair[1])]
+            for pair in meant:
+                lane.queue.remove(pair)
+                self._free(principal, lane, pair[0])
+            removed += len(meant)
+        return removed
 
     def drain(self) -> list[Message]:
         """Everything that waits, each principal's in order; the inbox is empty afterwards."""

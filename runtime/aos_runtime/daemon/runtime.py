@@ -202,7 +202,7 @@ class Runtime:
             trail=self.trail,
         )
         self.door = ToolsDoor(self.kernel, visible_to(self.lifecycle.view, self.principals.standing))
-        self.cancellations = Cancellations(self.kernel)
+        self.cancellations = Cancellations(self.kernel, self.lifecycle.end_loops)
 
     def _make_server(self) -> None:
         self.gateway = Gateway(

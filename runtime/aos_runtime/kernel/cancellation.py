@@ -3,7 +3,7 @@
 Source: seed tools-as-an-ipc-convention ("Cancellation"), daemon-kernel.md 7.  Ours goes further: what
 computes for exactly the named calls is stopped, and what waits for them leaves its queue.  A call that is on
 its way from one capsule to the next when it is cancelled is found by looking again, for a moment, from the
-ticker.
+ticker.  A run loop, which would lose all that it holds, has that moment to come back by itself (ADR 0010).
 """
 
 from __future__ import annotations
@@ -38,10 +38,20 @@ class _Request(NamedTuple):
 
 
 class Cancellations:
-    """A native subscriber, and a chore of the ticker."""
+    """A native subscriber, and a chore of the ticker.
 
-    def __init__(self, kernel: Cancels, *, clock: Callable[[], float] = time.monotonic) -> None:
+    `end_loops(principal, call_ids)` interrupts run loops that still compute when the moment is over.
+    """
+
+    def __init__(
+        self,
+        kernel: Cancels,
+        end_loops: Callable[[str | None, Container[str]], None] = lambda principal, call_ids: None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._kernel = kernel
+        self._end_loops = end_loops
         self._clock = clock
         self._recent: deque[_Request] = deque(maxlen=MAX_REMEMBERED)
 
@@ -65,3 +75,4 @@ class Cancellations:
                 self._kernel.cancel(request.principal, request.call_ids)
             elif self._recent and self._recent[0] is request:
                 self._recent.popleft()
+                self._end_loops(request.principal, request.call_ids)

@@ -250,12 +250,13 @@ class Kernel:
         Calls of other principals, and other work of the same capsules, go on untouched.
         """
 
-        def is_meant(delivery: Delivery) -> bool:
-            return call_of(delivery.envelope) in call_ids
+        def is_meant(envelope: Envelope) -> bool:
+            return envelope.principal == principal and call_of(envelope) in call_ids
 
         with self.order:
             actors = [actor for actor in self._actors.values() if actor.principal == principal]
-            removed = [delivery for actor in actors for delivery in actor.cancel(is_meant)]
+            removed = [one for actor in actors for one in actor.cancel(lambda one: is_meant(one.envelope))]
+            self.subscriptions.discard(is_meant)
         for delivery in removed:
             self._answer_failure(delivery, CANCELLED, DeliveryFailure.FAILED)
 

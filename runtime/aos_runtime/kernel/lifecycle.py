@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Protocol
 
+from aos_runtime.bus.envelope import Envelope
 from aos_runtime.errors import AosError, NotFound, Unavailable
 from aos_runtime.kernel.actor import Actor
 from aos_runtime.kernel.budget import Budget, unbounded
+from aos_runtime.kernel.failures import call_of
 from aos_runtime.kernel.kernel import Kernel
 from aos_runtime.kernel.loading import Loaded, Unready
 from aos_runtime.kernel.runloop import LoopState, RunLoop
@@ -133,6 +135,15 @@ class Lifecycle:
         for loop in loops:
             loop.join(deadline - time.monotonic())
         return all(loop.join(0.0) for loop in loops)
+
+    def end_loops(self, principal: str | None, call_ids: Container[str]) -> None:
+        """Interrupt the loops of `principal` that compute for one of these calls; they are started again."""
+
+        def is_meant(envelope: Envelope) -> bool:
+            return envelope.principal == principal and call_of(envelope) in call_ids
+
+        for loop in tuple(self._loops):
+            loop.attempt.interrupt(is_meant)
 
     def sweep(self, now: float) -> None:
         """A chore: look after the loops, and forget those that have ended."""

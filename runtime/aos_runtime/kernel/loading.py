@@ -337,6 +337,7 @@ def _give_to_loop(context: GuestContext, attempt: Attempt) -> None:
 
     context.is_loop = context.keeps_resources = True
     context.signal_ready = attempt.signal_ready
+    attempt.context = context
     context.sleep = attempt.sleep
     context.log = log
 

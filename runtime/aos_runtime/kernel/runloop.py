@@ -14,9 +14,10 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Protocol
 
+from aos_runtime.bus.envelope import Envelope
 from aos_runtime.capsule.topics import covers
 from aos_runtime.errors import AosError
-from aos_runtime.host import GuestTrap, TrapReason
+from aos_runtime.host import GuestContext, GuestTrap, TrapReason
 from aos_runtime.host.traps import STOPPED_PREFIX
 from aos_runtime.kernel.restarts import Restarts
 from aos_runtime.kernel.subscriptions import Owner, Subscriptions
@@ -52,6 +53,8 @@ class LoopInstance(Protocol):
 
     def run_loop(self, *, window_s: float, is_stopping: Callable[[], bool]) -> None: ...
 
+    def wake(self) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -60,6 +63,9 @@ class Attempt:
 
     def __init__(self, owner: Owner) -> None:
         self.owner = owner
+        self.context: GuestContext | None = None
+        """What its instance serves; None before there is one."""
+        self.instance: LoopInstance | None = None
         self.is_ready = False
         self.ready_at = 0.0
         self.reason: str | None = None
@@ -93,6 +99,14 @@ class Attempt:
 
     def stop(self) -> None:
         self._stop.set()
+
+    def interrupt(self, is_meant: Callable[[Envelope], bool]) -> None:
+        """Stop the guest where it computes for what is meant; one that waits for a message does not."""
+        context, instance = self.context, self.instance
+        serving = None if context is None or context.waiting is not None else context.current
+        if context is not None and instance is not None and serving is not None and is_meant(serving):
+            context.cancelled = serving
+            instance.wake()
 
     def end(self, reason: str) -> None:
         self.reason = reason
@@ -214,12 +228,14 @@ class RunLoop:
             instance = self._open_instance(attempt)
             try:
                 self._started_at = time.monotonic()
+                attempt.instance = instance
                 attempt.opened.set()
                 if self._stop.is_set():
                     attempt.stop()
                 else:
                     instance.run_loop(window_s=self._window_s, is_stopping=attempt.is_stopping)
             finally:
+                attempt.instance = None
                 instance.close()
         except GuestTrap as trap:
             reason = "it ran too long without a wait" if trap.reason is TrapReason.DEADLINE else trap.message

@@ -9,6 +9,7 @@ the old version's, so that no message is lost and none is handled twice.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from aos_runtime.bus.envelope import Envelope
@@ -136,6 +137,12 @@ class Subscriptions:
         for subscription in found:
             subscription.receive(envelope)
         return bool(found)
+
+    def discard(self, is_meant: Callable[[Envelope], bool]) -> None:
+        """(order) Let nobody receive any more what is meant."""
+        for owner in self._owners:
+            for subscription in owner.held:
+                subscription.inbox.remove(is_meant)
 
     def receivers(self, topic: str, principal: str | None) -> tuple[CapsuleName, ...]:
         """(order) The capsules that receive a message on `topic`, each once."""

@@ -131,3 +131,13 @@ def test_nothing_is_lost_uncounted_and_the_order_of_each_is_kept(
     rest = inbox.drain()
     assert sum(size for _, size, _ in rest) <= 100
     assert (inbox.used_bytes, len(inbox), inbox.take()) == (0, 0, None)
+
+
+def test_what_is_meant_is_removed_wherever_it_waits_and_the_rest_keeps_its_order() -> None:
+    inbox: Inbox[str] = Inbox()
+    for principal, word in (("alice", "a1"), ("bob", "b1"), ("alice", "a2"), ("alice", "a3"), ("bob", "b2")):
+        inbox.offer(principal, 10, word)
+    assert inbox.remove(lambda word: word in ("a2", "b1", "b2", "c9")) == 3
+    assert (len(inbox), inbox.used_bytes, inbox.active_principals) == (2, 20, 1)
+    assert [inbox.take(), inbox.take(), inbox.take()] == ["a1", "a3", None]
+    assert inbox.evicted == 0

@@ -18,7 +18,12 @@ class Calls:
     def __init__(self) -> None:
         self.now = 100.0
         self.cancelled: list[tuple[str | None, list[str]]] = []
-        self.cancellations = Cancellations(self, clock=lambda: self.now)
+        self.ended: list[tuple[str | None, list[str]]] = []
+        self.cancellations = Cancellations(self, self.end_loops, clock=lambda: self.now)
+
+    def end_loops(self, principal: str | None, call_ids: Container[str]) -> None:
+        assert isinstance(call_ids, frozenset)
+        self.ended.append((principal, sorted(call_ids)))
 
     def cancel(self, principal: str | None, call_ids: Container[str]) -> None:
         assert isinstance(call_ids, frozenset)
@@ -52,11 +57,14 @@ def test_what_is_no_cancel_request_does_nothing(calls: Calls, body: bytes) -> No
     assert calls.cancelled == []
 
 
-def test_it_is_looked_at_again_for_two_seconds(calls: Calls) -> None:
+def test_it_is_looked_at_again_for_two_seconds_then_loops_are_ended(calls: Calls) -> None:
     calls.hear(encode_tool_cancel(["a"]))
-    for now in (100.25, 101.9, 100.0 + REPEAT_S, 103.0):
+    for now in (100.25, 101.9):
         calls.cancellations.sweep(now)
-    assert calls.cancelled == [("alice", ["a"])] * 3
+    assert (calls.cancelled, calls.ended) == ([("alice", ["a"])] * 3, [])
+    for now in (100.0 + REPEAT_S, 103.0):
+        calls.cancellations.sweep(now)
+    assert (calls.cancelled, calls.ended) == ([("alice", ["a"])] * 3, [("alice", ["a"])])
 
 
 def test_both_are_bounded(calls: Calls) -> None:

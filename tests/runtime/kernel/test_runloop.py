@@ -34,6 +34,9 @@ class FakeLoop:
     def run_loop(self, *, window_s: float, is_stopping: Callable[[], bool]) -> None:
         self.run(self.attempt)
 
+    def wake(self) -> None:
+        pass
+
     def close(self) -> None:
         self.closes += 1
 

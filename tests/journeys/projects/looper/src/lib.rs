@@ -10,13 +10,17 @@ use serde_json::{Value, json};
 pub struct Looper;
 
 #[derive(Debug, Default, Deserialize, schemars::JsonSchema)]
-pub struct Nothing {}
+pub struct Asked {
+    /// Compute without end instead of answering.
+    #[serde(default)]
+    pub spin: bool,
+}
 
 #[capsule]
 impl Looper {
     /// How often the loop has echoed, from the loop itself.
     #[astrid::tool("loop_state")]
-    pub fn loop_state(&self, _args: Nothing) -> Result<String, SysError> {
+    pub fn loop_state(&self, _args: Asked) -> Result<String, SysError> {
         Ok("answered by a handler, which a run loop has not".into())
     }
 
@@ -38,6 +42,9 @@ impl Looper {
             }
             for message in calls.poll()?.messages {
                 let body: Value = serde_json::from_str(&message.payload)?;
+                while body["arguments"]["spin"] == true {
+                    std::hint::black_box(&body);
+                }
                 let id = &body["call_id"];
                 let content = format!("echoed {echoed}");
                 let result = json!({ "call_id": id, "content": content, "is_error": false });
