@@ -15,6 +15,7 @@ from aos_runtime.daemon.runtime import Runtime
 from aos_runtime.home import Home
 from aos_runtime.kernel.kernel import system_cause
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName
+from aos_runtime.store.commit import remove_installed
 from aos_runtime.store.layout import open_home
 from aos_runtime.wire.methods import NIL_SOURCE
 from tests.support.answering_guests import DENY, describing_guest, sleep_ms
@@ -128,6 +129,27 @@ def test_bus_13_the_cache_is_kept_until_the_capsules_change(home: Home, tmp_path
         assert asker.names() == ["hello"]
     finally:
         asker.runtime.close()
+
+
+def test_bus_13_a_persisted_cache_says_nothing_of_what_changed_while_the_daemon_was_down(
+    home: Home, tmp_path: Path
+) -> None:
+    """Present, then absent, each after a restart that finds the cache of before."""
+    for change, names in (
+        (lambda: None, ["hello"]),
+        (lambda: put(home, tmp_path, "new", describing_guest(tools_json("new"))), ["hello", "new"]),
+        (
+            lambda: remove_installed(home, DEFAULT_PRINCIPAL, CapsuleName("new"), purge=False),
+            ["hello"],
+        ),
+    ):
+        change()
+        asker = Asker(home)
+        try:
+            assert asker.names() == names
+            assert asker.cache() is not None
+        finally:
+            asker.runtime.close()
 
 
 def test_the_first_of_a_name_wins_and_the_loser_is_told(home: Home, tmp_path: Path) -> None:
