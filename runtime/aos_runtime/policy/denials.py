@@ -6,12 +6,12 @@ quoted as JSON, so a line stays one line and a field stays one field.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from aos_runtime.capsule.topics import topic_problem
+from aos_runtime.policy.denial_line import render_denial
 from aos_runtime.policy.publish import (
     MAX_PAYLOAD_BYTES,
     IpcRefusal,
@@ -19,8 +19,6 @@ from aos_runtime.policy.publish import (
     is_reserved,
     topic_refusal,
 )
-
-MAX_TOPIC_CHARS = 300
 
 Operation = Literal["publish", "publish-as", "subscribe"]
 
@@ -41,20 +39,11 @@ class Denial:
         return self.operation, self.topic, self.rule
 
     def render(self, *, repeated: int = 0) -> str:
-        """`denied operation=... topic="..." case=... rule="..." allow="..."`, and how often it was not
-        logged since the last line.
-        """
-        fields = [
-            f"denied operation={self.operation}",
-            f"topic={_quoted(self.topic[:MAX_TOPIC_CHARS])}",
-            f"case={self.case.value}",
-            f"rule={_quoted(self.rule)}",
-        ]
-        if self.allow is not None:
-            fields.append(f"allow={_quoted(self.allow)}")
-        if repeated:
-            fields.append(f"repeated={repeated}")
-        return " ".join(fields)
+        """One line for the capsule's log (`policy.denial_line`)."""
+        named = ("topic", self.topic)
+        return render_denial(
+            self.operation, named, self.rule, case=self.case.value, allow=self.allow, repeated=repeated
+        )
 
 
 def publish_denial(
@@ -95,7 +84,3 @@ def subscribe_denial(pattern: str, refusal: Refusal) -> Denial:
     if refusal.case is IpcRefusal.CAPABILITY_DENIED:
         allow = f'[subscribe] "{pattern}" = {{ wit = "opaque" }}'
     return Denial(operation="subscribe", topic=pattern, case=refusal.case, rule=refusal.rule, allow=allow)
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)

@@ -10,7 +10,6 @@ Source: host-abi.md 1.6 and 1.7, daemon-kernel.md 10, cases SEC-01 to SEC-09.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,10 +17,10 @@ from typing import TypeVar
 
 from aos_runtime.capsule.capability import Capabilities
 from aos_runtime.policy.addresses import LINK_LOCAL, METADATA, Address, blocked_reason
+from aos_runtime.policy.denial_line import quoted, render_denial
 from aos_runtime.policy.hosts import Host, host_of, parse_endpoint, parse_host
 
 CONFIG_KEY = "[security.capsule_local_egress]"
-MAX_NAMED_CHARS = 300
 _NEVER_BY_NAME = frozenset({LINK_LOCAL, METADATA})
 _T = TypeVar("_T")
 
@@ -49,18 +48,11 @@ class EgressDenial:
         return self.operation, self.target, self.rule
 
     def render(self, *, repeated: int = 0) -> str:
-        """One line for the capsule's log; what the guest named is quoted."""
-        fields = [
-            f"denied operation={self.operation}",
-            f"target={_quoted(self.target[:MAX_NAMED_CHARS])}",
-            f"case={self.case.value}",
-            f"rule={_quoted(self.rule)}",
-        ]
-        if self.allow is not None:
-            fields.append(f"allow={_quoted(self.allow)}")
-        if repeated:
-            fields.append(f"repeated={repeated}")
-        return " ".join(fields)
+        """One line for the capsule's log (`policy.denial_line`)."""
+        named = ("target", self.target)
+        return render_denial(
+            self.operation, named, self.rule, case=self.case.value, allow=self.allow, repeated=repeated
+        )
 
 
 class Airlock:
@@ -135,7 +127,7 @@ class Airlock:
             target=host.with_port(port),
             case=EgressCase.REJECTED,
             rule=f"{addresses[0]} is {blocked_reason(addresses[0])}",
-            allow=f"etc/config.toml: {CONFIG_KEY} {self._capsule} = [{_quoted(host.with_port(port))}]",
+            allow=f"etc/config.toml: {CONFIG_KEY} {self._capsule} = [{quoted(host.with_port(port))}]",
         )
 
     def _is_open(self, host: Host, port: int, address: Address) -> bool:
@@ -151,7 +143,7 @@ class Airlock:
             target=target,
             case=EgressCase.DENIED,
             rule=f"no {capability} entry covers it",
-            allow=f"[capabilities] {capability} = [{_quoted(entry)}]",
+            allow=f"[capabilities] {capability} = [{quoted(entry)}]",
         )
 
 
@@ -168,7 +160,3 @@ def _lists(entry: Host, host: Host) -> bool:
 
 def _parsed(values: Iterable[_T | None]) -> Iterable[_T]:
     return (value for value in values if value is not None)
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)

@@ -6,11 +6,12 @@ host-abi.md 6.1, architecture section 2 "What a guest can reach".
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+
+from aos_runtime.policy.denial_line import render_denial
 
 MAX_PATH_BYTES = 4096
 
@@ -121,13 +122,9 @@ class FileDenial:
         return self.operation, self.path, self.rule
 
     def render(self, *, repeated: int = 0) -> str:
-        """As `policy.denials.Denial.render`."""
-        told = {"path": self.path, "rule": self.rule, "allow": self.allow}
-        fields = [f"denied operation={self.operation}"]
-        fields += [f"{name}={_quoted(text)}" for name, text in told.items() if text is not None]
-        if repeated:
-            fields.append(f"repeated={repeated}")
-        return " ".join(fields)
+        """One line for the capsule's log (`policy.denial_line`)."""
+        named = ("path", self.path)
+        return render_denial(self.operation, named, self.rule, case=None, allow=self.allow, repeated=repeated)
 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -161,7 +158,3 @@ def _rule(entry: str) -> tuple[Root | None, Parts] | None:
 def _folded(parts: Parts, count: int) -> Parts:
     """The first names, without case: some file systems take `.Config` for `.config`."""
     return tuple(name.casefold() for name in parts[:count])
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
