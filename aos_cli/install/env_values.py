@@ -118,15 +118,7 @@ def collect_env(
         if text is None:
             _take_default(row, values, missing)
             continue
-        try:
-            value = convert(row, text)
-        except ValueError as error:
-            issues.append(Issue(message=f"{row.key}: {error}"))
-            continue
-        if row.is_secret:
-            secrets[row.key] = text
-        else:
-            values[row.key] = value
+        _take(row, text, values, secrets, issues)
     _raise_for(issues, missing)
     declared = {row.key for row in manifest.env}
     orphans = tuple(sorted(key for key in {*stored, *stored_secrets} if key not in declared))
@@ -160,15 +152,7 @@ def parse_settings(
         if text is None:
             _raise_for([], [row])
             continue
-        try:
-            value = convert(row, text)
-        except ValueError as error:
-            issues.append(Issue(message=f"{key}: {error}"))
-            continue
-        if row.is_secret:
-            secrets[row.key] = text
-        else:
-            values[row.key] = value
+        _take(row, text, values, secrets, issues)
     _raise_for(issues, [])
     return EnvChanges(values=values, secrets=secrets, removed=tuple(EnvKey(key) for key in removed))
 
@@ -191,6 +175,25 @@ def _check_declared(variables: Mapping[str, str], rows: Sequence[EnvRow]) -> Non
             hint=f"declared keys: {known}",
             issues=issues,
         )
+
+
+def _take(
+    row: EnvRow,
+    text: str,
+    values: dict[EnvKey, object],
+    secrets: dict[EnvKey, str],
+    issues: list[Issue],
+) -> None:
+    """Put one given value where it belongs, or say why it does not fit."""
+    try:
+        value = convert(row, text)
+    except ValueError as error:
+        issues.append(Issue(message=f"{row.key}: {error}"))
+        return
+    if row.is_secret:
+        secrets[row.key] = text
+    else:
+        values[row.key] = value
 
 
 def _take_default(row: EnvRow, values: dict[EnvKey, object], missing: list[EnvRow]) -> None:
