@@ -48,6 +48,12 @@ def stumbler_capsule() -> Path:
     return build_project("stumbler")
 
 
+@pytest.fixture(scope="session")
+def culprit_capsule() -> Path:
+    """Tools trap, spin, allocate, flood, publish, keep, kept, doze: what a guest can do to a daemon."""
+    return build_project("culprit")
+
+
 @pytest.fixture
 def aos(tmp_path: Path) -> Iterator[Aos]:
     """`aos` in a new home; its daemon is ended when the test is."""

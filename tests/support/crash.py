@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.crash_scenarios import Scenario, all_scenarios, make_home
+from tests.support.shims import build_shim
 
-SOURCE = Path(__file__).with_name("crashpoint.c")
 PRELOADED = "AOS_CRASHPOINT"
 DEFAULT_KILLS = 500
 CHILD_TIMEOUT_S = 60.0
@@ -178,30 +178,6 @@ def _child(work: Callable[[Callable[[str], None]], None], writer: int) -> None:
         os._exit(code)
 
 
-def build_shim(folder: Path) -> Path:
-    """Compile crashpoint.c.  RuntimeError with the compiler's words, or where there is none."""
-    target = folder / "crashpoint.so"
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None or sys.platform != "linux":
-        raise RuntimeError("the crash driver needs Linux and a C compiler (apt-get install gcc)")
-    command = [
-        compiler,
-        "-shared",
-        "-fPIC",
-        "-O2",
-        "-Wall",
-        "-Wextra",
-        "-o",
-        str(target),
-        str(SOURCE),
-        "-ldl",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(f"crashpoint.c does not compile: {done.stderr}")
-    return target
-
-
 def parse_duration_s(text: str) -> float:
     """`90`, `90s`, `4m`, `2h` in seconds."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
@@ -234,7 +210,7 @@ def _run_preloaded(arguments: list[str]) -> int:
     """The same command in an interpreter that has the shim loaded."""
     root = Path(__file__).resolve().parents[2]
     with tempfile.TemporaryDirectory(prefix="aos-crashpoint-") as folder:
-        shim = str(build_shim(Path(folder)))
+        shim = str(build_shim("crashpoint", Path(folder)))
         path = os.pathsep.join((str(root), str(root / "runtime")))
         environment = {**os.environ, "LD_PRELOAD": shim, PRELOADED: shim, "PYTHONPATH": path}
         command = [sys.executable, "-m", "tests.support.crash", *arguments]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -153,6 +154,11 @@ class Daemon:
 
     def wait_end(self, timeout_s: float = WAIT_S) -> int:
         return self.process.wait(timeout_s)
+
+    def limit_files(self, size_bytes: int) -> None:
+        """From now on it can write no file beyond that size: what a full disk does to it."""
+        _, hard = resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (size_bytes, hard))
 
     def stop(self) -> None:
         """End it, whatever state it is in."""

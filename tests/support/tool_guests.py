@@ -77,10 +77,17 @@ def without_bundled(home: Home) -> None:
         record_removed(home, DEFAULT_PRINCIPAL, row.name, removed=True)
 
 
-def install(home: Home, folder: Path, name: str, archive: bytes) -> None:
+def install(
+    home: Home,
+    folder: Path,
+    name: str,
+    archive: bytes,
+    *,
+    source: ApprovalSource = ApprovalSource.LOCAL_BUILD,
+) -> None:
     """Install an archive for principal `default`, without compiling it."""
     path = folder / f"{name}.capsule"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(archive)
     with stage_source(home, DEFAULT_PRINCIPAL, path, now=datetime.now(UTC)) as stage:
-        commit(stage, approval=Approval(source=ApprovalSource.LOCAL_BUILD), source_text=str(path))
+        commit(stage, approval=Approval(source=source), source_text=str(path))

@@ -19,7 +19,7 @@ from aos_runtime.store.stage import stage_source
 from tests.runtime.daemon.test_serve import EXECUTE_ROW, TOOLS, activate
 from tests.support.audit_trails import lines_of, put_lines, tampering
 from tests.support.kernels import fixed_now
-from tests.support.sockets import Client, Daemon, connected, running
+from tests.support.sockets import Client, connected, running
 from tests.support.tool_guests import archive_of, install, tool_guest, without_bundled
 
 pytestmark = pytest.mark.journey
@@ -149,16 +149,10 @@ def test_a_trail_that_was_changed_is_told_at_the_start(home: Home) -> None:
     assert len(check(home).findings) == 1
 
 
-def limit_files(daemon: Daemon, size_bytes: int) -> None:
-    """From now on the daemon can write no file beyond that size: what a full disk does to it."""
-    _, hard = resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (size_bytes, hard))
-
-
 def test_a_full_disk_stops_what_must_be_audited_and_recovers(home: Home, tmp_path: Path) -> None:
     with_tool(home, tmp_path)
     with running(home) as daemon, connected(home) as client:
-        limit_files(daemon, 4096)
+        daemon.limit_files(4096)
         refused = client.request("ReloadCapsule", {"id": "quiet"})
         assert refused["status"] == "Error"
         assert refused["data"].startswith("nothing was done, because it could not be put on record first")
@@ -166,7 +160,7 @@ def test_a_full_disk_stops_what_must_be_audited_and_recovers(home: Home, tmp_pat
         assert "cannot be written" in status["trouble"]
         assert admin(client, "AuditStats")["data"]["degraded"] is True
         assert client.tools("list")["data"][0]["name"] == "x"  # the rest goes on
-        limit_files(daemon, resource.RLIM_INFINITY)
+        daemon.limit_files(resource.RLIM_INFINITY)
         assert client.request("ReloadCapsule", {"id": "quiet"})["status"] == "Success"
         assert client.request("GetStatus")["data"]["trouble"] is None
     log = home.daemon_log.read_text()
@@ -176,7 +170,7 @@ def test_a_full_disk_stops_what_must_be_audited_and_recovers(home: Home, tmp_pat
 
 def test_a_daemon_on_a_full_disk_can_be_stopped(home: Home) -> None:
     with running(home) as daemon, connected(home) as client:
-        limit_files(daemon, 4096)
+        daemon.limit_files(4096)
         assert client.request("Shutdown", {"reason": "full"})["status"] == "Success"
         assert daemon.wait_end() == 0
 
