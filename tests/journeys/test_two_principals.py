@@ -20,6 +20,7 @@ from aos_runtime.store.commit import change_env
 from aos_runtime.store.env import EnvChanges
 from aos_runtime.store.kv import KvStore
 from aos_runtime.store.layout import open_home
+from tests.support.agents import create_agents
 from tests.support.sockets import Client, running
 
 CALLS = 1500
@@ -31,12 +32,8 @@ HELLO = CapsuleName("hello")
 def home(tmp_path: Path) -> Iterator[Home]:
     made = Home(tmp_path / "home")
     open_home(made, create=True)
-    with running(made), Client(made) as admin:
-        admin.authenticate()
-        for name in NAMES:
-            request = {"method": "AgentCreate", "params": {"name": name}, "request_id": name}
-            answer = admin.ask("admin.agent.create", request)[-1]["payload"]
-            assert answer["status"] == "Success", answer
+    with running(made):
+        create_agents(made, NAMES)
         yield made
 
 

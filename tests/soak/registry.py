@@ -54,6 +54,14 @@ SOAKS: dict[str, tuple[str, str]] = {
         "tests.soak.host_fuzz",
         "a guest that calls every import with random numbers: each call is honest or a trap, never our fault",
     ),
+    "load": (
+        "tests.soak.load",
+        "ten minutes at full load of several principals: each reply right, memory, descriptors, threads flat",
+    ),
+    "frames": (
+        "tests.soak.frames",
+        "a million damaged frames to decoders and ingress: a fault of the peer or a refusal, memory flat",
+    ),
 }
 """name -> (module with a function `run`, one line that says what it does).  A new soak is a line here."""
 

@@ -1,0 +1,46 @@
+"""`scripts/soak load`: what counts as growth, and what as a wrong reply."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bench.clients import WrongReply
+from tests.soak.load import SLACK, Greetings, Held, leaks
+
+WARM = Held(resident_bytes=100_000_000, descriptors=30, threads=8)
+
+
+def test_what_stays_is_no_leak() -> None:
+    assert leaks(WARM, replace(WARM, resident_bytes=104_999_999, descriptors=30 + SLACK)) == []
+
+
+@pytest.mark.parametrize(
+    ("grown", "words"),
+    [
+        ({"resident_bytes": 105_000_000}, "memory grew from 100.0 to 105.0 MB"),
+        ({"descriptors": 31 + SLACK}, "descriptors grew from 30 to 35"),
+        ({"threads": 9 + SLACK}, "threads grew from 8 to 13"),
+    ],
+)
+def test_what_grew_is_told(grown: dict[str, Any], words: str) -> None:
+    assert leaks(WARM, replace(WARM, **grown)) == [words]
+
+
+def reply(greetings: Greetings, number: int, content: str, status: str = "Success") -> bytes:
+    topic = json.loads(greetings.make(number)[4:])["topic"].replace(".request.", ".response.")
+    data = {"content": content, "is_error": False}
+    return json.dumps({"topic": topic, "payload": {"status": status, "data": data}}).encode()
+
+
+def test_each_reply_is_checked() -> None:
+    greetings = Greetings()
+    right = f'"Hello, {7:031d}!"'
+    assert greetings.check(7, reply(greetings, 7, right))
+    assert not greetings.check(7, reply(greetings, 7, "", "Working"))
+    for wrong in (reply(greetings, 7, f'"Hello, {8:031d}!"'), reply(greetings, 8, right)):
+        with pytest.raises(WrongReply):
+            greetings.check(7, wrong)

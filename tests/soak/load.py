@@ -1,0 +1,164 @@
+"""A real daemon in its default configuration at full load, from several principals at once.
+
+Each reply is checked.  In between everybody leaves and comes again; what the daemon holds while nobody is
+there must not grow once it has warmed up: memory by less than 5 %, descriptors and threads not beyond the few
+that come and go.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from aos_runtime.home import Home
+from aos_runtime.names import DEFAULT_PRINCIPAL
+from aos_runtime.store.layout import open_home
+from aos_runtime.wire.client import tools_exchange
+from aos_runtime.wire.frames import encode_frame
+from bench.clients import Load, WrongReply, run_load
+from tests.soak.registry import Budget, Report
+from tests.support.agents import create_agents
+from tests.support.installation import wait_until
+from tests.support.sockets import Client, Daemon, connected, running
+
+WHOLE_S = 600.0
+PRINCIPALS = (DEFAULT_PRINCIPAL, "bob", "eve", "mallory")
+CLIENTS_OF_EACH = 4
+SLICE_S = 2.0
+WARM_SHARE, WARM_S = 0.4, 60.0
+"""The part of the time, and at most so much of it, after which nothing may grow any more."""
+MEMORY_SHARE = 0.05
+SLACK = 4
+"""Descriptors and threads that come and go: a spare worker, a log that is packed.  A leak of one with each
+connection is many times that after the first slice, one with each slice is more after a few."""
+MARK = "m" * 31
+
+
+class Greetings:
+    """Calls of the greeter, each with a name of its own, and the check of what comes back."""
+
+    def __init__(self) -> None:
+        exchange = tools_exchange("call", {"name": "hello", "arguments": {"name": MARK}}, MARK)
+        self._frame = encode_frame(exchange.request)
+        self._topic = exchange.topic
+
+    def make(self, number: int) -> bytes:
+        return self._frame.replace(MARK.encode(), f"{number:031d}".encode())
+
+    def check(self, number: int, body: bytes) -> bool:
+        reply = json.loads(body)
+        mark = f"{number:031d}"
+        if reply.get("topic") != self._topic.replace(MARK, mark):
+            raise WrongReply(f"a frame on {reply.get('topic')!r} came for call {number}")
+        payload = reply["payload"]
+        if payload["status"] == "Working":
+            return False
+        if payload["status"] != "Success" or payload["data"]["content"] != f'"Hello, {mark}!"':
+            raise WrongReply(f"call {number} was answered {payload!r}")
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What a process holds."""
+
+    resident_bytes: int
+    descriptors: int
+    threads: int
+
+
+def held_by(pid: int) -> Held:
+    process = Path(f"/proc/{pid}")
+    pages = int((process / "statm").read_text(encoding="ascii").split()[1])
+    return Held(
+        resident_bytes=pages * os.sysconf("SC_PAGE_SIZE"),
+        descriptors=len(list((process / "fd").iterdir())),
+        threads=len(list((process / "task").iterdir())),
+    )
+
+
+def leaks(before: Held, after: Held) -> list[str]:
+    """What grew that must not."""
+    found = []
+    if after.resident_bytes >= before.resident_bytes * (1 + MEMORY_SHARE):
+        found.append(
+            f"memory grew from {before.resident_bytes / 1e6:.1f} to {after.resident_bytes / 1e6:.1f} MB"
+        )
+    if after.descriptors > before.descriptors + SLACK:
+        found.append(f"descriptors grew from {before.descriptors} to {after.descriptors}")
+    if after.threads > before.threads + SLACK:
+        found.append(f"threads grew from {before.threads} to {after.threads}")
+    return found
+
+
+def one_slice(home: Home, greetings: Greetings, for_s: float) -> Load:
+    """Everybody comes, calls for a while, and leaves."""
+    clients = [Client(home) for name in PRINCIPALS for _ in range(CLIENTS_OF_EACH)]
+    try:
+        for client, name in zip(clients, PRINCIPALS * CLIENTS_OF_EACH, strict=True):
+            client.authenticate(name)
+        return run_load(
+            [client.sock for client in clients], greetings.make, greetings.check, warm_s=0.0, for_s=for_s
+        )
+    finally:
+        for client in clients:
+            client.close()
+
+
+def at_rest(home: Home, daemon: Daemon) -> Held:
+    """What the daemon holds once everybody has left."""
+
+    with connected(home) as client:
+        wait_until(
+            lambda: client.request("GetStatus")["data"]["connected_clients"] == 1,
+            "the daemon knows that everybody has left",
+        )
+        return held_by(daemon.process.pid)
+
+
+def drive(home: Home, daemon: Daemon, is_over: Callable[[], bool], is_warm: Callable[[], bool]) -> Report:
+    greetings, loads, faults = Greetings(), [one_slice(home, Greetings(), SLICE_S)], []
+    before: Held | None = None
+    try:
+        while not is_over():
+            loads.append(one_slice(home, greetings, SLICE_S))
+            if before is None and is_warm():
+                before = at_rest(home, daemon)
+    except (WrongReply, EOFError, OSError) as error:
+        faults.append(f"{type(error).__name__}: {error}")
+    if daemon.process.poll() is not None:
+        return Report(rounds=len(loads), unit="slices", faults=(*faults, "the daemon ended"))
+    after = at_rest(home, daemon)
+    if before is None:
+        faults.append("the time was too short to warm up")
+    else:
+        faults += leaks(before, after)
+        sizes_mb = (before.resident_bytes / 1e6, after.resident_bytes / 1e6)
+        print("resident: {:.1f} MB warm, {:.1f} MB at the end".format(*sizes_mb))
+    calls = sum(len(load.latencies_s) for load in loads)
+    print(
+        f"{calls} calls, {calls / sum(load.elapsed_s for load in loads):.0f} calls/s, "
+        f"p50 {statistics.median(load.quantile_s(0.5) for load in loads) * 1e3:.2f} ms, "
+        f"p99 {statistics.median(load.quantile_s(0.99) for load in loads) * 1e3:.2f} ms; "
+        f"{after.descriptors} descriptors, {after.threads} threads"
+    )
+    return Report(rounds=calls, unit=f"calls of {len(PRINCIPALS)} principals", faults=tuple(faults))
+
+
+def run(budget: Budget) -> Report:
+    """Ten minutes, or as long as the budget allows."""
+    whole_s = WHOLE_S if budget.for_s is None else budget.for_s
+    warm_s = min(WARM_S, whole_s * WARM_SHARE)
+    end = budget.started_s + whole_s - SLICE_S
+    with tempfile.TemporaryDirectory(prefix="aos-load-") as folder:
+        home = Home(Path(folder) / "home")
+        open_home(home, create=True)
+        with running(home) as daemon:
+            create_agents(home, PRINCIPALS[1:])
+            return drive(home, daemon, lambda: time.monotonic() >= end, lambda: budget.elapsed_s >= warm_s)
