@@ -1,30 +1,23 @@
-"""Two principals at once against the same capsule: no byte of one is ever seen by the other.
-
-The capsule answers with its caller's own arguments; every call carries a marker that nobody else has.  What
-the daemon keeps on disk is searched for the other's markers afterwards.
-"""
+"""Two principals at once against the same capsule: no byte of one is ever seen by the other."""
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from aos_runtime.home import Home
-from aos_runtime.names import CapsuleName, PrincipalName, parse_env_key
+from aos_runtime.names import CapsuleName, parse_env_key
 from aos_runtime.store.commit import change_env
 from aos_runtime.store.env import EnvChanges
-from aos_runtime.store.kv import KvStore
 from aos_runtime.store.layout import open_home
+from tests.soak import principals
+from tests.soak.principals import NAMES, marker
 from tests.support.agents import create_agents
 from tests.support.sockets import Client, running
 
-CALLS = 1500
-NAMES = (PrincipalName("bob"), PrincipalName("eve"))
+CALLS = 300
 HELLO = CapsuleName("hello")
 
 
@@ -37,38 +30,25 @@ def home(tmp_path: Path) -> Iterator[Home]:
         yield made
 
 
-def marker(name: str, what: str) -> str:
-    return f"only-for-{name}-{what}"
+def test_no_byte_of_one_principal_is_seen_by_the_other(tmp_path: Path) -> None:
+    """What `scripts/soak principals` does ten thousand times, some times; then what it must find."""
+    made = Home(tmp_path / "home")
+    principals.prepare(made, tmp_path)
+    calls, faults = principals.drive(made, lambda number: number >= CALLS)
+    assert (calls, faults) == (CALLS * len(NAMES), [])
+    stray = made.principal(NAMES[0]) / "home" / "stray.txt"
+    stray.parent.mkdir(parents=True, exist_ok=True)
+    stray.write_text(marker(NAMES[1], "7"))
+    assert principals.strangers(made) == [f"{stray} holds a word of {NAMES[1]}"]
 
 
-def call_many(home: Home, name: PrincipalName, replies: list[Any]) -> None:
-    """Call the greeter with a new marker each time, and keep everything that came back."""
-    with Client(home) as client:
-        client.authenticate(name)
-        for number in range(CALLS):
-            params = {"name": "hello", "arguments": {"name": marker(name, str(number))}}
-            replies.append((number, client.tools("call", params)))
-
-
-def test_no_byte_of_one_principal_is_seen_by_the_other(home: Home) -> None:
-    with KvStore(home.state_db) as store:
-        for name in NAMES:
-            store.space(name, HELLO).set("marker", marker(name, "kv").encode())
-    replies: dict[str, list[Any]] = {name: [] for name in NAMES}
-    threads = [threading.Thread(target=call_many, args=(home, name, replies[name])) for name in NAMES]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for name, other in (NAMES, tuple(reversed(NAMES))):
-        assert len(replies[name]) == CALLS
-        for number, reply in replies[name]:
-            text = json.dumps(reply)
-            assert reply["status"] == "Success", reply
-            assert marker(name, f"{number}!") in text
-            assert f"only-for-{other}" not in text
-        with KvStore(home.state_db) as store:
-            assert store.space(name, HELLO).get("marker") == marker(name, "kv").encode()
+def test_an_answer_with_a_strangers_word_is_told(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The greeter stands in for a capsule that answers with what it should not."""
+    ask, word = Client.tools, marker(NAMES[1], "7")
+    call = {"name": "hello", "arguments": {"name": word}}
+    monkeypatch.setattr(Client, "tools", lambda self, verb, params: ask(self, verb, call))
+    _, faults = principals.call_many(home, NAMES[0], lambda number: number >= 1)
+    assert len(faults) == 1 and word in faults[0]
 
 
 def test_env_logs_and_files_of_one_are_not_below_the_other(home: Home) -> None:

@@ -58,6 +58,10 @@ SOAKS: dict[str, tuple[str, str]] = {
         "tests.soak.load",
         "ten minutes at full load of several principals: each reply right, memory, descriptors, threads flat",
     ),
+    "principals": (
+        "tests.soak.principals",
+        "two principals, 10,000 calls each of one capsule: no byte of one is ever seen by the other",
+    ),
     "frames": (
         "tests.soak.frames",
         "a million damaged frames to decoders and ingress: a fault of the peer or a refusal, memory flat",

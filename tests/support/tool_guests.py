@@ -12,7 +12,7 @@ from pathlib import Path
 from aos_runtime.capsule.archive import Member, entry_of, write_archive
 from aos_runtime.capsule.provenance import PROVENANCE_FILE, content_digest, render_provenance, sign_content
 from aos_runtime.home import Home
-from aos_runtime.names import DEFAULT_PRINCIPAL
+from aos_runtime.names import DEFAULT_PRINCIPAL, PrincipalName
 from aos_runtime.store.bundled import read_catalogue, record_removed
 from aos_runtime.store.commit import Approval, commit
 from aos_runtime.store.keys import load_runtime_seed
@@ -84,10 +84,11 @@ def install(
     archive: bytes,
     *,
     source: ApprovalSource = ApprovalSource.LOCAL_BUILD,
+    principal: PrincipalName = DEFAULT_PRINCIPAL,
 ) -> None:
-    """Install an archive for principal `default`, without compiling it."""
+    """Install an archive, without compiling it."""
     path = folder / f"{name}.capsule"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(archive)
-    with stage_source(home, DEFAULT_PRINCIPAL, path, now=datetime.now(UTC)) as stage:
+    with stage_source(home, principal, path, now=datetime.now(UTC)) as stage:
         commit(stage, approval=Approval(source=source), source_text=str(path))
