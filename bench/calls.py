@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from aos_runtime.wire.client import tools_exchange
+from aos_runtime.wire.client import encode_message, tools_exchange
 from aos_runtime.wire.frames import encode_frame
 from bench.capsules import Original
 from bench.clients import Load, WrongReply, run_load
-from bench.installation import BenchFailed, Daemon
+from bench.installation import BenchFailed
 
 MARK = "b" * 31
 """Stands in the prepared frame for the number of the call: one topic segment of this many characters."""
@@ -46,8 +46,32 @@ class ToolCalls:
         return True
 
 
-def measure_calls(daemon: Daemon, calls: ToolCalls, *, clients: int, for_s: float) -> Load:
-    connections = [daemon.connect() for _ in range(clients)]
+class BridgedCalls:
+    """The same calls as the published runtime takes them: through its own `mcp` capsule, on the bus."""
+
+    def __init__(self, original: Original, arguments: dict[str, object], expected: str) -> None:
+        payload = {"type": "raw_json", "req_id": MARK, "name": original.tool, "arguments": arguments}
+        self._frame = encode_frame(encode_message("astrid.v1.request.mcp.tool.call", payload))
+        self._expected = expected
+
+    def make(self, number: int) -> bytes:
+        return self._frame.replace(MARK.encode(), f"{number:031d}".encode())
+
+    def check(self, number: int, body: bytes) -> bool:
+        """Whether `body` answers call `number`; WrongReply where it does so wrongly."""
+        reply = json.loads(body)
+        if reply.get("topic") != f"astrid.v1.response.{number:031d}":
+            raise WrongReply(f"a frame on {reply.get('topic')!r} came for call {number}")
+        payload = reply["payload"]
+        if payload.get("isError") is not False or self._expected not in payload["content"][0]["text"]:
+            raise WrongReply(f"call {number} was answered {payload!r}")
+        return True
+
+
+def measure_calls(
+    connect: Callable[[], socket.socket], calls: ToolCalls | BridgedCalls, *, clients: int, for_s: float
+) -> Load:
+    connections = [connect() for _ in range(clients)]
     try:
         return run_load(connections, calls.make, calls.check, warm_s=min(0.5, for_s / 2), for_s=for_s)
     finally:

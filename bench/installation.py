@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,26 +117,28 @@ class Daemon:
 
     def connect(self) -> socket.socket:
         """An authenticated connection of principal `default`."""
-        connection = socket.socket(socket.AF_UNIX)
-        connection.settimeout(10.0)
-        connection.connect(str(self.home.socket))
-        session = ClientHandshake(
-            self.home.token_file.read_text(encoding="ascii").strip(),
-            AOS_VERSION,
-            DEFAULT_PRINCIPAL,
-            sign=_signer(self.home),
-        )
-        decoder = FrameDecoder()
-        answer: bytes | ServerHello = session.start()
-        while isinstance(answer, bytes):
-            connection.sendall(encode_frame(answer))
-            answer = session.receive(_read_frame(connection, decoder))
-        return connection
+        return connect(self.home.socket, self.home.token_file, self.home.principal_key(DEFAULT_PRINCIPAL))
 
 
-def _signer(home: Home) -> Callable[[bytes], bytes]:
-    key = SigningKey(home.principal_key(DEFAULT_PRINCIPAL).read_bytes())
-    return lambda message: key.sign(message).signature
+def connect(path: Path, token_file: Path, key_file: Path) -> socket.socket:
+    """An authenticated connection of principal `default` to the daemon at `path`: both runtimes shake hands
+    alike."""
+    key = SigningKey(key_file.read_bytes())
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(10.0)
+    connection.connect(str(path))
+    session = ClientHandshake(
+        token_file.read_text(encoding="ascii").strip(),
+        AOS_VERSION,
+        DEFAULT_PRINCIPAL,
+        sign=lambda message: key.sign(message).signature,
+    )
+    decoder = FrameDecoder()
+    answer: bytes | ServerHello = session.start()
+    while isinstance(answer, bytes):
+        connection.sendall(encode_frame(answer))
+        answer = session.receive(_read_frame(connection, decoder))
+    return connection
 
 
 def _read_frame(connection: socket.socket, decoder: FrameDecoder) -> bytes:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.calls import ToolCalls, measure_calls, measure_echo
 from bench.capsules import Original, bundled_names, find_tool_capsule, write_copy
+from bench.clients import Load
 from bench.commands import measure_build, measure_install, measure_status
 from bench.installation import BenchFailed, Installation, throwaway_installation
 from bench.report import Figure
@@ -63,7 +64,7 @@ def call(plan: Plan) -> list[Figure]:
         with installation.daemon() as daemon:
             for _ in range(plan.runs):
                 echo = measure_echo(folder, calls.make, for_s=plan.for_s)
-                own = measure_calls(daemon, calls, clients=1, for_s=plan.for_s)
+                own = measure_calls(daemon.connect, calls, clients=1, for_s=plan.for_s)
                 times.append(own.quantile_s(0.5) * 1e3)
                 ratios.append(own.quantile_s(0.5) / echo.quantile_s(0.5))
         return [Figure(key="call_p50", runs=tuple(times)), Figure(key="call_echo", runs=tuple(ratios))]
@@ -71,16 +72,24 @@ def call(plan: Plan) -> list[Figure]:
     return _with_home(0, measure)
 
 
+def rate_ratios(more: Sequence[Load], fewer: Sequence[Load]) -> tuple[float, ...]:
+    """The rate of each run over that of the run with fewer clients."""
+    return tuple(one.rate / other.rate for one, other in zip(more, fewer, strict=True))
+
+
 def load(plan: Plan) -> list[Figure]:
     def measure(installation: Installation, folder: Path, original: Original) -> list[Figure]:
         calls = _calls(original)
         with installation.daemon() as daemon:
-            eight = [measure_calls(daemon, calls, clients=8, for_s=plan.for_s) for _ in range(plan.runs)]
-            many = [measure_calls(daemon, calls, clients=32, for_s=plan.for_s) for _ in range(plan.runs)]
+            eight, many = [], []
+            for _ in range(plan.runs):
+                eight.append(measure_calls(daemon.connect, calls, clients=8, for_s=plan.for_s))
+                many.append(measure_calls(daemon.connect, calls, clients=32, for_s=plan.for_s))
         return [
             Figure(key="load_8_rate", runs=tuple(run.rate for run in eight)),
             Figure(key="load_8_p99", runs=tuple(run.quantile_s(0.99) * 1e3 for run in eight)),
             Figure(key="load_32_rate", runs=tuple(run.rate for run in many)),
+            Figure(key="load_32_over_8", runs=rate_ratios(many, eight)),
         ]
 
     return _with_home(0, measure)
@@ -93,7 +102,7 @@ def boot(plan: Plan) -> list[Figure]:
             daemon, ready_s = installation.boot()
             try:
                 _check_capsules(installation)
-                measure_calls(daemon, _calls(original), clients=1, for_s=0.05)
+                measure_calls(daemon.connect, _calls(original), clients=1, for_s=0.05)
                 resident.append(daemon.resident_mb())
             finally:
                 daemon.stop()

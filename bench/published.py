@@ -2,8 +2,10 @@
 `absent`.
 
 Black boxes, driven as a user drives them in a home of their own.  Only what both have in the same form is
-set side by side: boot, memory, install and status.  Its tool calls go through a bridge and are not
-comparable with a raw socket, so that column stays `absent` for them.
+set side by side: boot, memory, install and status; and tool calls, which it takes on its own socket as
+`astrid.v1.request.mcp.tool.call`, through its own mcp and router capsules.  Those are not in its binaries:
+`ASTRID_BENCH_HOME` names a home of it, not in use, where they and the tool `hello` are installed and
+approved.  It is copied, never written.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import statistics
 import subprocess
 import tempfile
@@ -21,14 +24,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench.calls import BridgedCalls, measure_calls
 from bench.capsules import find_tool_capsule, write_copy
-from bench.installation import COMMAND_TIMEOUT_S, READY_TIMEOUT_S, BenchFailed
+from bench.installation import COMMAND_TIMEOUT_S, READY_TIMEOUT_S, BenchFailed, connect
 from bench.report import ABSENT, Figure
 
 if TYPE_CHECKING:
     from bench.measures import Plan
 
-COMPARABLE = ("boot", "install", "status")
 PACKED_BYTES = 100_000
 INSTALLS_A_MINUTE = 10
 """The published daemon refuses more."""
@@ -44,10 +47,11 @@ def published_version() -> str:
 
 def measure_published(name: str, figures: list[Figure], plan: Plan) -> list[Figure]:
     """The same figures, with the published runtime's value where it can be measured in the same way."""
-    if name not in COMPARABLE or published_version() == ABSENT:
+    measure = _MEASURES.get(name)
+    if measure is None or published_version() == ABSENT or (name in _OF_CALLS and _prepared_home() is None):
         return figures
     with _published() as published:
-        values = {"boot": _boot, "install": _install, "status": _status}[name](published, plan)
+        values = measure(published, plan)
     return [replace(figure, published=values.get(figure.key)) for figure in figures]
 
 
@@ -63,6 +67,12 @@ class _Published:
     @property
     def workspace(self) -> Path:
         return self.root / "workspace"
+
+    def connect(self) -> socket.socket:
+        home = self.root / "home"
+        return connect(
+            home / "run" / "system.sock", home / "run" / "system.token", home / "keys" / "default.key"
+        )
 
     def boot(self) -> tuple[subprocess.Popen[bytes], float]:
         ready = self.root / "home" / "run" / "system.ready"
@@ -163,3 +173,47 @@ def _install(published: _Published, plan: Plan) -> dict[str, float]:
 def _status(published: _Published, plan: Plan) -> dict[str, float]:
     with _daemon(published):
         return {"status_time": statistics.median(published.run("status") for _ in range(plan.runs))}
+
+
+def _prepared_home() -> Path | None:
+    """The home with the capsules that serve tool calls, where one is named."""
+    named = os.environ.get("ASTRID_BENCH_HOME")
+    return None if named is None else Path(named)
+
+
+@contextmanager
+def _answering(published: _Published) -> Iterator[BridgedCalls]:
+    """A daemon that answers tool calls."""
+    prepared = _prepared_home()
+    assert prepared is not None  # it was asked before
+    shutil.copytree(prepared, published.root / "home")
+    with _daemon(published):
+        yield BridgedCalls(find_tool_capsule(), {"name": "Ada"}, "Ada")
+
+
+def _call(published: _Published, plan: Plan) -> dict[str, float]:
+    with _answering(published) as calls:
+        runs = [
+            measure_calls(published.connect, calls, clients=1, for_s=plan.for_s) for _ in range(plan.runs)
+        ]
+    return {"call_p50": statistics.median(run.quantile_s(0.5) * 1e3 for run in runs)}
+
+
+def _load(published: _Published, plan: Plan) -> dict[str, float]:
+    eight, many = [], []
+    with _answering(published) as calls:
+        for _ in range(plan.runs):
+            eight.append(measure_calls(published.connect, calls, clients=8, for_s=plan.for_s))
+            many.append(measure_calls(published.connect, calls, clients=32, for_s=plan.for_s))
+    return {
+        "load_8_rate": statistics.median(run.rate for run in eight),
+        "load_8_p99": statistics.median(run.quantile_s(0.99) * 1e3 for run in eight),
+        "load_32_rate": statistics.median(run.rate for run in many),
+        "load_32_over_8": statistics.median(
+            one.rate / other.rate for one, other in zip(many, eight, strict=True)
+        ),
+    }
+
+
+_OF_CALLS = ("call", "load")
+_MEASURES = {"boot": _boot, "install": _install, "status": _status, "call": _call, "load": _load}
