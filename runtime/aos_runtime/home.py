@@ -121,6 +121,11 @@ class Home:
         return self.run / "system.lock"
 
     @property
+    def children(self) -> Path:
+        """What tells the programs of capsules that a daemon started (`store.children`)."""
+        return self.run / "children"
+
+    @property
     def all_scratch(self) -> Path:
         return self.run / "scratch"
 

@@ -2,7 +2,7 @@
 
 Modes, as arguments: `garbage` prints what is no message between messages, `mute` never answers the handshake,
 `crash` ends at once, `growing` has a tool `grow` that gives it another one, `child` leaves a child in its
-group and writes the child's process id to the file that CHILD_FILE names.
+group and writes the child's process id to the file that CHILD_FILE names, `runaway` one in a session of its own.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ async def call(name: str, arguments: dict[str, str]) -> dict[str, object]:
         except OSError as error:
             return text(type(error).__name__, True)
     if name == "sleep":
+        print("sleeping", file=sys.stderr, flush=True)
         await asyncio.sleep(float(arguments["seconds"]))
         return text("slept")
     if name == "die":
@@ -92,6 +93,8 @@ async def main() -> None:
     if "child" in MODES:
         child = subprocess.Popen(["sleep", "300"])
         Path(os.environ["CHILD_FILE"]).write_text(str(child.pid))
+    if "runaway" in MODES:
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"], start_new_session=True)
     if "mute" in MODES:
         time.sleep(300)
     print("hello from the server", file=sys.stderr, flush=True)

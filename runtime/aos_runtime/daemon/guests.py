@@ -22,6 +22,7 @@ from aos_runtime.kernel.ports import State
 from aos_runtime.kernel.principals import Principals
 from aos_runtime.kernel.views import View, holds_capability
 from aos_runtime.names import CapsuleName, PrincipalName
+from aos_runtime.store.children import ChildRecords
 from aos_runtime.store.kv import KvStore
 from aos_runtime.store.storage import Storage
 
@@ -47,12 +48,15 @@ def make_loader(
     """The one loader of a daemon.  `view` gives what a principal has loaded, at any time later; `resources`
     gets what must be closed.
     """
-    loop = McpLoop(settings.mcp_start_s)
+    children = ChildRecords(home)
+    children.end_all(journal.daemon)
+    resources.callback(children.end_all, journal.daemon)
+    loop = McpLoop(settings.mcp_start_s, children)
     resources.callback(loop.close)
 
     def open_walls() -> Sandbox:
         """Looked at when the first program is started: that runs a program itself."""
-        return open_sandbox(home.root, allow_unsandboxed=settings.allow_unsandboxed)
+        return open_sandbox(home.root, allow_unsandboxed=settings.allow_unsandboxed, mark=children.mark())
 
     return Loader(
         home=home,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -19,13 +18,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aos_runtime.errors import AosError, PeerFault, Unavailable
+from aos_runtime.host.pipes import STOP_GENTLY_S, Log, Murmur, PipedProgram
 from aos_runtime.host.sandbox import Program
+from aos_runtime.store.children import ChildRecords
 
 if TYPE_CHECKING:
     from mcp import ClientSession
 
-STOP_GENTLY_S = 1.0
-MAX_LINE_BYTES = 8 << 20
+CANCEL_GRACE_S = 2.0
+"""How long a server may say nothing after a call of it was given up, and then how long after SIGINT."""
+
 MAX_TOOLS = 256
 RELIST_S = 1.0
 """Announced changes of its tools are gathered this long: a server cannot keep the daemon listing."""
@@ -33,7 +35,6 @@ RELIST_S = 1.0
 MAX_TEXT_CHARS = 1 << 20
 _SHOWN_CHARS = 200
 
-Log = Callable[[str, str], None]
 T = TypeVar("T")
 
 
@@ -58,9 +59,16 @@ class McpServer:
     """One running server.  Threads may share it; `close` ends it."""
 
     def __init__(
-        self, name: str, program: Program, log: Log, loop: asyncio.AbstractEventLoop, start_timeout_s: float
+        self,
+        name: str,
+        program: Program,
+        log: Log,
+        loop: asyncio.AbstractEventLoop,
+        start_timeout_s: float,
+        records: ChildRecords,
     ) -> None:
         self.name = name
+        self._records = records
         self._start_timeout_s = start_timeout_s
         self.tools: tuple[McpTool, ...] = ()
         self.on_tools: Callable[[], None] = lambda: None
@@ -69,8 +77,10 @@ class McpServer:
         self._program = program
         self._log = log
         self._loop = loop
+        self._murmur = Murmur(log, f"MCP server `{name}`", loop)
         self._session: ClientSession | None = None
-        self._process: asyncio.subprocess.Process | None = None
+        self._checking: asyncio.Task[None] | None = None
+        self._process: PipedProgram | None = None
         self._closing = asyncio.Event()
         self._ready: Future[None] = Future()
         self._ended = threading.Event()
@@ -97,7 +107,9 @@ class McpServer:
 
     def call(self, tool: str, arguments: dict[str, Any], timeout_s: float) -> Future[McpAnswer]:
         """Call a tool; the future's cancel tells the server.  Its errors: PeerFault, Unavailable."""
-        return asyncio.run_coroutine_threadsafe(self._call(tool, arguments, timeout_s), self._loop)
+        future = asyncio.run_coroutine_threadsafe(self._call(tool, arguments, timeout_s), self._loop)
+        future.add_done_callback(self._note_cancel)
+        return future
 
     def close(self) -> None:
         """End the process and all of its group; returns when that is done."""
@@ -134,7 +146,7 @@ class McpServer:
                 wait.cancel()
             self._session = None  # before anybody hears of it: a call now must not go to a dead one
             if not self._closing.is_set():
-                self._log("error", f"MCP server `{self.name}` ended with status {self._process.returncode}")
+                self._log("error", f"MCP server `{self.name}` ended with status {self._process.status}")
 
     async def _hear(self, message: object) -> None:
         """A notification; that its tools have changed is the one that counts."""
@@ -164,12 +176,15 @@ class McpServer:
     async def _call(self, tool: str, arguments: dict[str, Any], timeout_s: float) -> McpAnswer:
         from mcp import MCPError
 
+        if self._checking is not None:
+            await asyncio.wait({self._checking})
         session = self._session
         if session is None:
-            raise self._failed("it has ended")
+            raise self._failed("it has ended; the next call starts it again")
         try:
             result = await asyncio.wait_for(session.call_tool(tool, arguments), timeout_s)
         except TimeoutError:
+            self._check()
             raise PeerFault(
                 "mcp-server-silent",
                 f"MCP server `{self.name}` did not answer within {timeout_s:g} s",
@@ -179,22 +194,38 @@ class McpServer:
             return McpAnswer(content=str(error)[:MAX_TEXT_CHARS], is_error=True)
         return McpAnswer(content=_text(result)[:MAX_TEXT_CHARS], is_error=bool(result.is_error))
 
+    def _note_cancel(self, call: Future[McpAnswer]) -> None:
+        """A call was given up: its thread goes on at once, the server is looked at."""
+        if call.cancelled():
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._check)
+
+    def _check(self) -> None:
+        if self._session is not None and self._checking is None:
+            self._checking = asyncio.ensure_future(self._check_answers(self._session))
+
+    async def _check_answers(self, session: ClientSession) -> None:
+        """After a call was given up: a server that answers nothing any more is stuck in it, and is ended."""
+        ping = asyncio.ensure_future(session.send_ping())
+        try:
+            await asyncio.wait({ping}, timeout=CANCEL_GRACE_S)
+            if ping.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    ping.exception()  # a refusal is an answer too
+            elif self._session is not None and self._process is not None:
+                self._session = None
+                self._log("warn", f"MCP server `{self.name}` does not stop what was cancelled: it is ended")
+                await self._process.end(signal.SIGINT, CANCEL_GRACE_S)
+        finally:
+            ping.cancel()
+            self._checking = None
+
     @contextlib.asynccontextmanager
     async def _streams(self) -> AsyncIterator[tuple[Any, Any]]:
         """The process between two in-memory streams of the SDK; at the end its group is gone."""
         import anyio
 
-        program = self._program
-        self._process = process = await asyncio.create_subprocess_exec(
-            *program.arguments,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=dict(program.environ),
-            cwd=program.folder,
-            start_new_session=True,
-            limit=MAX_LINE_BYTES,
-        )
+        self._process = process = await PipedProgram.start(self._program, self._records)
         to_session, read = anyio.create_memory_object_stream[Any](16)
         write, from_session = anyio.create_memory_object_stream[Any](16)
         tasks = [
@@ -208,42 +239,39 @@ class McpServer:
         try:
             yield read, write
         finally:
-            await _end_group(process)
+            await process.end()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            self._murmur.tell()
             for stream in (to_session, read, write, from_session):
                 stream.close()
 
-    async def _read_messages(self, process: asyncio.subprocess.Process, target: Any) -> None:
+    async def _read_messages(self, process: PipedProgram, target: Any) -> None:
         """What is a message goes to the session; what is not is noted and dropped."""
         from mcp.shared.message import SessionMessage
         from mcp_types import jsonrpc_message_adapter
 
-        assert process.stdout is not None
         async with target:
-            async for line in _lines(process.stdout):
+            async for line in process.output():
                 try:
                     message = jsonrpc_message_adapter.validate_json(line, by_name=False)
                 except ValueError:
                     shown = line[:_SHOWN_CHARS].decode("utf-8", "replace")
-                    self._log("warn", f"MCP server `{self.name}` printed what is no message: {shown}")
+                    sentence = f"MCP server `{self.name}` printed what is no message: {shown}"
+                    await self._murmur.say("warn", sentence)
                     continue
                 await target.send(SessionMessage(message))
 
-    async def _write_messages(self, process: asyncio.subprocess.Process, source: Any) -> None:
-        assert process.stdin is not None
+    async def _write_messages(self, process: PipedProgram, source: Any) -> None:
         async with source:
             async for item in source:
                 text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-                process.stdin.write(text.encode() + b"\n")
-                with contextlib.suppress(ConnectionError):
-                    await process.stdin.drain()
+                await process.write(text.encode() + b"\n")
 
-    async def _read_complaints(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stderr is not None
-        async for line in _lines(process.stderr):
-            self._log("info", f"{self.name}: {line.decode('utf-8', 'replace').rstrip()}")
+    async def _read_complaints(self, process: PipedProgram) -> None:
+        async for line in process.complaints():
+            await self._murmur.say("info", f"{self.name}: {line.decode('utf-8', 'replace').rstrip()}")
 
     def _failed(self, reason: str) -> Unavailable:
         return Unavailable(
@@ -254,10 +282,15 @@ class McpServer:
 
 
 class McpLoop:
-    """The thread of all servers; started with the first.  Each has `start_timeout_s` to shake hands in."""
+    """The thread of all servers; started with the first.  Each has `start_timeout_s` to shake hands in.
 
-    def __init__(self, start_timeout_s: float) -> None:
+    Every server is started on it, and it ends after the last of them: bubblewrap ends with the thread that
+    started it, not with the process.
+    """
+
+    def __init__(self, start_timeout_s: float, records: ChildRecords) -> None:
         self._start_timeout_s = start_timeout_s
+        self._records = records
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -279,7 +312,8 @@ class McpLoop:
             loop.close()
 
     async def _make(self, name: str, program: Program, log: Log) -> McpServer:
-        return McpServer(name, program, log, asyncio.get_running_loop(), self._start_timeout_s)
+        loop = asyncio.get_running_loop()
+        return McpServer(name, program, log, loop, self._start_timeout_s, self._records)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         with self._lock:
@@ -332,32 +366,3 @@ def _text(result: Any) -> str:
 
         return msgspec.json.encode(result.structured_content).decode()
     return "\n".join(blocks)
-
-
-async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """Lines, without those that are longer than the bound."""
-    while True:
-        try:
-            line = await stream.readline()
-        except ValueError:  # too long: readline has dropped what it held of it
-            continue
-        if not line:
-            return
-        if line.strip():
-            yield line
-
-
-async def _end_group(process: asyncio.subprocess.Process) -> None:
-    """SIGTERM, a moment later SIGKILL, to everybody in the group; reaped."""
-    _signal_group(process.pid, signal.SIGTERM)
-    try:
-        with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
-            await asyncio.wait_for(asyncio.shield(process.wait()), STOP_GENTLY_S)
-    finally:
-        _signal_group(process.pid, signal.SIGKILL)
-    await process.wait()
-
-
-def _signal_group(pid: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, number)

@@ -86,6 +86,8 @@ def open_mcp(
         for row in installed.manifest.mcp_servers:
             if row.type == "stdio" and row.command is not None:
                 program = sandbox.program(row.command, row.args, installed.generation, values)
+                for warning in program.warnings:
+                    context.log("warn", warning)
                 servers[row.id] = programs.loop.start_server(row.id, program, context.log)
     except AosError:
         for server in servers.values():
@@ -202,6 +204,7 @@ class McpGuest:
         except CancelledError:
             raise GuestTrap(TrapReason.CANCELLED, "its call was cancelled") from None
         except FutureTimeoutError:
+            pending.cancel()
             return McpAnswer(content=f"the MCP server did not answer within {timeout_s:g} s", is_error=True)
         except AosError as error:
             return McpAnswer(content=error.message, is_error=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -18,7 +20,7 @@ from aos_runtime.home import Home
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName
 from aos_runtime.store.keys import load_runtime_seed
 from aos_runtime.store.layout import open_home
-from tests.support.sockets import NIL, Client, connected, running
+from tests.support.sockets import NIL, Client, Daemon, connected, running
 from tests.support.tool_guests import install
 
 pytestmark = pytest.mark.journey
@@ -121,13 +123,16 @@ def test_its_tools_are_tools_like_any_other(home: Home, tmp_path: Path) -> None:
     assert "printed what is no message: starting up ... 100%" in log
 
 
+@both_ways
 def test_it_sees_only_what_it_was_given(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_SECRET_OF_THE_DAEMON", "x")
     env = '[env.GREETING]\ntype = "text"\nrequest = "?"\ndefault = "hi"\n'
     put(home, tmp_path, env=env)
     with running(home), connected(home) as client:
         seen = json.loads(call(client, "env")[0])
-        allowed = {"PATH", "LANG", "TZ", "GREETING", "PWD"} | {key for key in seen if key.startswith("LC_")}
+        own = "HOME" if seen.get("HOME") == "/tmp" else "AOS_CHILD"
+        allowed = {"PATH", "LANG", "TZ", "GREETING", "PWD", own}
+        allowed |= {key for key in seen if key.startswith("LC_")}
         assert (seen["GREETING"], set(seen) - allowed) == ("hi", set())
 
 
@@ -194,7 +199,7 @@ def test_a_cancel_and_a_timeout_reach_the_server(home: Home, tmp_path: Path) -> 
         params = {"name": "sleep", "arguments": {"seconds": 60}, "timeout_s": 50}
         payload = {"type": "raw_json", "params": params}
         client.send({"topic": "astrid.v1.request.tools.call.c1", "payload": payload, "source_id": NIL})
-        wait_for(lambda: client.tools("calls")["data"] != [])
+        wait_for(lambda: "probe: sleeping" in log_of(home))
         began = time.monotonic()
         assert client.tools("cancel", {"corr": "c1"})["data"] == {"cancelled": True}
         assert call(client, "echo", text="next") == ("next", False)
@@ -210,6 +215,45 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+@both_ways
+def test_the_next_daemon_ends_what_a_killed_one_left(home: Home, tmp_path: Path) -> None:
+    """Killed in the moment of the start, before bubblewrap ties itself to it; with a child in another session."""
+    put(home, tmp_path, "runaway")
+    file = home.children / "mark"
+    daemon = Daemon(home)
+    wait_for(lambda: file.exists() and is_marked(file.read_text()))
+    os.kill(daemon.process.pid, signal.SIGKILL)
+    daemon.stop()
+    mark = file.read_text()
+    with running(home), connected(home) as client:
+        assert call(client, "echo", text="again") == ("again", False)
+        assert file.read_text() != mark
+        wait_for(lambda: not is_marked(mark))
+    assert not home.children.exists()
+
+
+@both_ways
+def test_at_the_stop_of_the_daemon_nothing_is_left(home: Home, tmp_path: Path) -> None:
+    put(home, tmp_path, "runaway")
+    with running(home), connected(home) as client:
+        mark = home.children.joinpath("mark").read_text()
+        assert call(client, "echo", text="x") == ("x", False)
+        assert is_marked(mark)
+    wait_for(lambda: not is_marked(mark))
+
+
+def is_marked(mark: str) -> bool:
+    """Whether any process carries the mark of a daemon's children."""
+    word = f"AOS_CHILD={mark}".encode()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if word in path.read_bytes().split(b"\0"):
+                return True
+        except OSError:
+            continue
+    return False
 
 
 @pytest.mark.parametrize("modes", [("child",), ("child", "mute")], ids=" ".join)
