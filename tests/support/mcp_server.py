@@ -2,7 +2,8 @@
 
 Modes, as arguments: `garbage` prints what is no message between messages, `mute` never answers the handshake,
 `crash` ends at once, `growing` has a tool `grow` that gives it another one, `child` leaves a child in its
-group and writes the child's process id to the file that CHILD_FILE names, `runaway` one in a session of its own.
+group and writes the child's process id to the file that CHILD_FILE names, `runaway` one in a session of its
+own.
 """
 
 from __future__ import annotations
