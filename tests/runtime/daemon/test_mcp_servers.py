@@ -219,7 +219,7 @@ def is_alive(pid: int) -> bool:
 
 @both_ways
 def test_the_next_daemon_ends_what_a_killed_one_left(home: Home, tmp_path: Path) -> None:
-    """Killed in the moment of the start, before bubblewrap ties itself to it; with a child in another session."""
+    """Killed at the start, before bubblewrap ties itself to it; with a child in another session."""
     put(home, tmp_path, "runaway")
     file = home.children / "mark"
     daemon = Daemon(home)
