@@ -23,7 +23,7 @@ from nacl.signing import SigningKey
 
 from aos_runtime import AOS_VERSION
 from aos_runtime.home import Home
-from aos_runtime.names import DEFAULT_PRINCIPAL
+from aos_runtime.names import DEFAULT_PRINCIPAL, PrincipalName, parse_principal_name
 from aos_runtime.wire.frames import FrameDecoder, encode_frame
 from aos_runtime.wire.handshake_client import ClientHandshake, ServerHello
 
@@ -115,14 +115,16 @@ class Daemon:
         line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
         return int(line.split()[1]) * 1024 / 1e6
 
-    def connect(self) -> socket.socket:
-        """An authenticated connection of principal `default`."""
-        return connect(self.home.socket, self.home.token_file, self.home.principal_key(DEFAULT_PRINCIPAL))
+    def connect(self, principal: str = DEFAULT_PRINCIPAL) -> socket.socket:
+        """An authenticated connection of a principal."""
+        name = parse_principal_name(principal)
+        return connect(self.home.socket, self.home.token_file, self.home.principal_key(name), name)
 
 
-def connect(path: Path, token_file: Path, key_file: Path) -> socket.socket:
-    """An authenticated connection of principal `default` to the daemon at `path`: both runtimes shake hands
-    alike."""
+def connect(
+    path: Path, token_file: Path, key_file: Path, principal: PrincipalName = DEFAULT_PRINCIPAL
+) -> socket.socket:
+    """An authenticated connection to the daemon at `path`: both runtimes shake hands alike."""
     key = SigningKey(key_file.read_bytes())
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(10.0)
@@ -130,7 +132,7 @@ def connect(path: Path, token_file: Path, key_file: Path) -> socket.socket:
     session = ClientHandshake(
         token_file.read_text(encoding="ascii").strip(),
         AOS_VERSION,
-        DEFAULT_PRINCIPAL,
+        principal,
         sign=lambda message: key.sign(message).signature,
     )
     decoder = FrameDecoder()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.blocked import install_dozer, measure_beside_blocked
 from bench.calls import ToolCalls, measure_calls, measure_echo
 from bench.capsules import Original, bundled_names, find_tool_capsule, write_copy
 from bench.clients import Load
@@ -85,11 +86,14 @@ def load(plan: Plan) -> list[Figure]:
             for _ in range(plan.runs):
                 eight.append(measure_calls(daemon.connect, calls, clients=8, for_s=plan.for_s))
                 many.append(measure_calls(daemon.connect, calls, clients=32, for_s=plan.for_s))
+            install_dozer(installation, folder)
+            beside = [measure_beside_blocked(daemon, calls, for_s=plan.for_s) for _ in range(plan.runs)]
         return [
             Figure(key="load_8_rate", runs=tuple(run.rate for run in eight)),
             Figure(key="load_8_p99", runs=tuple(run.quantile_s(0.99) * 1e3 for run in eight)),
             Figure(key="load_32_rate", runs=tuple(run.rate for run in many)),
             Figure(key="load_32_over_8", runs=rate_ratios(many, eight)),
+            Figure(key="load_beside_16", runs=tuple(beside)),
         ]
 
     return _with_home(0, measure)

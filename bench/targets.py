@@ -52,6 +52,7 @@ TARGETS: dict[str, Target] = {
         _target("load", "load_8_p99", "8 clients, p99", "ms", 3.0),
         _target("load", "load_32_rate", "32 clients", "calls/s", 9000, at_least=True),
         _target("load", "load_32_over_8", "32 clients over 8, rate", "x", 0.8, at_least=True),
+        _target("load", "load_beside_16", "a small call beside 16 blocked ones, over alone", "x", 2.0),
         _target("boot", "boot_ready", "boot with 11 capsules, exec to ready", "s", 0.5),
         _target("boot", "boot_rss", "resident with 11 capsules", "MB", 97),
         _target("install", "install_100kb", "install of a 100 KB capsule, daemon up", "s", 0.4),
