@@ -12,6 +12,7 @@ import pytest
 
 from aos_runtime.home import Home
 from aos_runtime.store.children import CHILD_VARIABLE, ChildRecords, group_members, signal_group
+from tests.support.installation import wait_until
 
 PATH = {"PATH": "/usr/bin:/bin"}
 
@@ -47,13 +48,20 @@ class Sleepers:
         made.stdout.readline()
         return made.pid
 
+    def end_of(self, pid: int) -> int:
+        """Minus the signal that ended it, waited for."""
+        return self._process(pid).wait(30)
+
     def status(self, pid: int) -> int | None:
         """Minus the signal that ended it; None while it runs."""
-        [process] = [one for one in self.all if one.pid == pid]
         try:
-            return process.wait(0.3)
+            return self._process(pid).wait(0.3)
         except subprocess.TimeoutExpired:
             return None
+
+    def _process(self, pid: int) -> subprocess.Popen[bytes]:
+        [found] = [one for one in self.all if one.pid == pid]
+        return found
 
 
 @pytest.fixture
@@ -91,19 +99,19 @@ def test_what_carries_the_mark_is_ended_wherever_it_went(records: ChildRecords, 
     heard = Heard()
     assert records.end_all(heard) == 1
     assert heard == [("warn", f"ended process {marked}, which a capsule's program had left running")]
-    assert [sleepers.status(pid) for pid in (marked, other, plain)] == [-signal.SIGKILL, None, None]
+    assert sleepers.end_of(marked) == -signal.SIGKILL
+    assert [sleepers.status(pid) for pid in (other, plain)] == [None, None]
 
 
 def test_a_recorded_group_is_ended_whatever_it_did_to_its_environment(
     records: ChildRecords, sleepers: Sleepers
 ) -> None:
     leader = sleepers.start("env -i sleep 300 & exec env -i sleep 300")
+    wait_until(lambda: len(group_members(leader)) == 2, "the shell has started both")
     records.mark()
     records.add(leader)
-    members = group_members(leader)
     assert records.end_all(Heard()) == 1
-    assert sleepers.status(leader) == -signal.SIGKILL
-    assert len(members) == 2
+    assert sleepers.end_of(leader) == -signal.SIGKILL
 
 
 def test_one_that_got_the_id_later_is_never_ended(
@@ -152,14 +160,13 @@ def test_a_broken_mark_ends_nobody(
 def test_behind_walls_a_signal_spares_the_leader(sleepers: Sleepers) -> None:
     """The leader would be bubblewrap: it tells how what it confines has ended."""
     leader = sleepers.start("sleep 300 & wait $!; exit $?")
-    while len(group_members(leader)) < 2:
-        pass
+    wait_until(lambda: len(group_members(leader)) == 2, "the shell has started its child")
     signal_group(leader, signal.SIGTERM, is_walled=True)
-    assert sleepers.status(leader) == 128 + signal.SIGTERM
+    assert sleepers.end_of(leader) == 128 + signal.SIGTERM
     alone = sleepers.start()
     signal_group(alone, signal.SIGTERM, is_walled=True)
-    assert sleepers.status(alone) == -signal.SIGTERM
+    assert sleepers.end_of(alone) == -signal.SIGTERM
     both = sleepers.start("sleep 300 & wait")
     signal_group(both, signal.SIGTERM, is_walled=False)
-    assert sleepers.status(both) == -signal.SIGTERM
+    assert sleepers.end_of(both) == -signal.SIGTERM
     signal_group(os.getpid(), 0, is_walled=False)  # one that leads no group, or has gone: nothing
