@@ -152,7 +152,9 @@ def observe(home: Home) -> Observation:
     """Look whether a daemon lives, by reading alone; nothing is created, repaired or removed (LST-15)."""
     process, problem, is_partial = _read_pid(home)
     if is_locked(home.lock_file):
-        if home.ready_file.is_file():
+        # The ready file of one that was killed stands for a moment after the next has taken the lock.
+        is_left = process is not None and identify(process) in (Identity.GONE, Identity.FOREIGN)
+        if home.ready_file.is_file() and not is_left:
             return Observation(liveness=Liveness.RUNNING, process=process, reason=problem)
         return Observation(liveness=Liveness.STARTING, process=process, reason=problem)
     if is_partial:

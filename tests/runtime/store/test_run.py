@@ -6,6 +6,8 @@ import errno
 import os
 import re
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from aos_runtime.errors import Conflict, Unavailable
 from aos_runtime.home import Home
 from aos_runtime.names import PrincipalName
 from aos_runtime.store import run
+from aos_runtime.store.files import FileLock
 from aos_runtime.store.layout import open_home
 from aos_runtime.store.processes import own_record
 from aos_runtime.store.run import (
@@ -153,6 +156,20 @@ def test_lst_14_looking_at_no_home_creates_nothing(home: Home, tmp_path: Path) -
 def test_a_folder_in_place_of_the_pid_file_is_unknown_not_a_crash(home: Home) -> None:
     home.pid_file.mkdir(parents=True)
     assert observe(home).liveness is Liveness.UNKNOWN
+
+
+def test_the_ready_file_of_a_killed_daemon_does_not_stand_for_the_one_that_starts(home: Home) -> None:
+    """A killed daemon leaves pid and ready file; the next has just taken the lock and cleared nothing yet."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    open_home(home, create=True)
+    home.run.mkdir(parents=True, exist_ok=True)
+    home.pid_file.write_text(f"{ended.pid}\n{sys.executable}\n{'0' * 32}\n")
+    home.ready_file.write_text("1:left\n")
+    lock = FileLock(home.lock_file)
+    lock.acquire(0)
+    with lock:
+        assert observe(home).liveness is Liveness.STARTING
 
 
 def test_a_living_process_without_the_lock_is_unknown(home: Home, files: RunFiles) -> None:
