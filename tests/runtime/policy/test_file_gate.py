@@ -17,7 +17,7 @@ from aos_runtime.policy.file_gate import (
     parse_place,
 )
 
-WORKSPACE_BASE = ("work", "proj")
+WORKSPACE_BASE = ("srv", "work", "proj")
 
 
 @pytest.mark.parametrize(
@@ -89,10 +89,10 @@ def allows(entry: str, path: str) -> bool:
         ("home://", ["home://", "home://a"], ["a", "/tmp/a"]),
         ("home://notes", ["home://notes", "home://notes/x"], ["home://notes2", "home://", "notes"]),
         ("home://docs/", ["home://docs//x", "home://docs/./x"], ["home://docs-evil/x", "home://DOCS/x"]),
-        ("/work/proj", ["a", "cwd://"], ["home://a", "/tmp/a"]),
-        ("/work/proj/sub", ["sub/x"], ["subx", "x"]),
-        ("/work", ["a"], ["home://a"]),
-        ("/work/pro", [], ["a"]),
+        ("/srv/work/proj", ["a", "cwd://"], ["home://a", "/tmp/a"]),
+        ("/srv/work/proj/sub", ["sub/x"], ["subx", "x"]),
+        ("/srv/work", ["a"], ["home://a"]),
+        ("/srv/work/pro", [], ["a"]),
         ("/tmp", ["/tmp", "/tmp/x"], ["tmp/x", "home://tmp"]),
         ("/tmp/x", ["/tmp/x/y"], ["/tmp/y", "/tmp"]),
         ("/", ["a", "/tmp/x"], ["home://a"]),
