@@ -9,13 +9,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from aos_cli.client import Connection, connect, new_correlation, reply_error
-from aos_cli.console import safe
+from aos_cli.client import Connection, connect
+from aos_cli.console import get_console, safe
 from aos_cli.invocation import get_invocation
 from aos_cli.suggest import did_you_mean, nearest_names
 from aos_cli.tools.door import malformed_answer
 from aos_runtime.errors import NotFound
-from aos_runtime.wire.client import admin_exchange
 
 Row = Mapping[str, Any]
 
@@ -28,10 +27,7 @@ class AdminDesk:
 
     def ask(self, method: str, params: dict[str, object] | None = None) -> Any:
         """The data of an admin request.  Its `Error` reply is raised."""
-        reply = self._connection.request(admin_exchange(method, params, new_correlation()))
-        if reply.is_error:
-            raise reply_error(reply)
-        return reply.data
+        return self._connection.admin_request(method, params)
 
     def ask_row(self, method: str, params: dict[str, object] | None = None) -> Row:
         """The data of a request that answers with an object."""
@@ -80,6 +76,17 @@ def admin_desk() -> Iterator[AdminDesk]:
     invocation = get_invocation()
     with connect(invocation.home, invocation.principal) as connection:
         yield AdminDesk(connection)
+
+
+def carry_out(method: str, params: dict[str, object], done: str) -> None:
+    """Ask for a change; then what it left, as JSON, or `done`."""
+    console = get_console()
+    with admin_desk() as desk:
+        after = desk.ask_row(method, params)
+    if console.is_json:
+        console.json(after)
+    else:
+        console.success(done)
 
 
 def own_name() -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from aos_cli.admin.requests import AdminDesk, Row, admin_desk, own_name
+from aos_cli.admin.requests import AdminDesk, Row, admin_desk, carry_out, own_name
 from aos_cli.console import get_console, safe
 from aos_cli.render.admin import render_capabilities, render_reasons
 
@@ -64,7 +64,7 @@ def grant(
         "capabilities": [capability],
         "unsafe_admin": unsafe_admin,
     }
-    _change("CapsGrant", params, f"Granted '{safe(capability)}' to agent '{safe(name)}'.")
+    carry_out("CapsGrant", params, f"Granted '{safe(capability)}' to agent '{safe(name)}'.")
 
 
 def revoke(name: _Name, capability: _Capability) -> None:
@@ -76,7 +76,7 @@ def revoke(name: _Name, capability: _Capability) -> None:
       aos caps revoke bob capsule:install
     """
     params: dict[str, object] = {"principal": name, "capabilities": [capability]}
-    _change("CapsRevoke", params, f"Revoked '{safe(capability)}' from agent '{safe(name)}'.")
+    carry_out("CapsRevoke", params, f"Revoked '{safe(capability)}' from agent '{safe(name)}'.")
 
 
 def check(name: _Name, capability: _Capability) -> int:
@@ -139,16 +139,6 @@ def _allowing(data: Row) -> list[str]:
         groups = [str(group) for group in data["groups_that_give"] if group != "admin"]
         commands += [f"aos agent modify {shlex.quote(name)} --add-group {group}" for group in groups]
     return commands
-
-
-def _change(method: str, params: dict[str, object], done: str) -> None:
-    console = get_console()
-    with admin_desk() as desk:
-        after = desk.ask_row(method, params)
-    if console.is_json:
-        console.json(after)
-    else:
-        console.success(done)
 
 
 def _rows(desk: AdminDesk, agent: Row) -> list[tuple[str, str, str]]:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from aos_cli.admin.questions import confirm_or_refuse
-from aos_cli.admin.requests import admin_desk
+from aos_cli.admin.requests import admin_desk, carry_out
 from aos_cli.console import get_console, safe
 from aos_cli.render.admin import render_group, render_groups
 from aos_runtime.errors import InvalidInput
@@ -37,7 +37,7 @@ def create(
         "description": description,
         "unsafe_admin": unsafe_admin,
     }
-    _change("GroupCreate", params, f"Created group {safe(name)}.")
+    carry_out("GroupCreate", params, f"Created group {safe(name)}.")
 
 
 def list_groups() -> None:
@@ -111,7 +111,7 @@ def modify(
             held = [str(one) for one in desk.group(name)["capabilities"]]
             wanted = dict.fromkeys((*held, *_split(add_caps or "")))
             params["capabilities"] = [one for one in wanted if one not in removed]
-    _change("GroupModify", params, f"Changed group {safe(name)}.")
+    carry_out("GroupModify", params, f"Changed group {safe(name)}.")
 
 
 def delete(
@@ -126,17 +126,7 @@ def delete(
       aos group delete builders -y
     """
     confirm_or_refuse(get_console(), f"Delete group {safe(name)}?", yes=yes)
-    _change("GroupDelete", {"name": name}, f"Deleted group {safe(name)}.")
-
-
-def _change(method: str, params: dict[str, object], done: str) -> None:
-    console = get_console()
-    with admin_desk() as desk:
-        after = desk.ask_row(method, params)
-    if console.is_json:
-        console.json(after)
-    else:
-        console.success(done)
+    carry_out("GroupDelete", {"name": name}, f"Deleted group {safe(name)}.")
 
 
 def _split(text: str) -> list[str]:
