@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from aos_runtime.home import Home
@@ -34,6 +34,7 @@ SLICE_S = 2.0
 WARM_SHARE, WARM_S = 0.4, 60.0
 """The part of the time, and at most so much of it, after which nothing may grow any more."""
 MEMORY_SHARE = 0.05
+CURVE_POINTS = 12
 SLACK = 4
 """Descriptors and threads that come and go: a spare worker, a log that is packed.  A leak of one with each
 connection is many times that after the first slice, one with each slice is more after a few."""
@@ -124,29 +125,29 @@ def at_rest(home: Home, daemon: Daemon) -> Held:
 
 def drive(home: Home, daemon: Daemon, is_over: Callable[[], bool], is_warm: Callable[[], bool]) -> Report:
     greetings, loads, faults = Greetings(), [one_slice(home, Greetings(), SLICE_S)], []
-    before: Held | None = None
+    held: list[Held] = []
+    """Once it is warm, after each slice."""
     try:
         while not is_over():
             loads.append(one_slice(home, greetings, SLICE_S))
-            if before is None and is_warm():
-                before = at_rest(home, daemon)
+            if is_warm():
+                held.append(at_rest(home, daemon))
     except (WrongReply, EOFError, OSError) as error:
         faults.append(f"{type(error).__name__}: {error}")
     if daemon.process.poll() is not None:
         return Report(rounds=len(loads), unit="slices", faults=(*faults, "the daemon ended"))
-    after = at_rest(home, daemon)
-    if before is None:
-        faults.append("the time was too short to warm up")
+    if held:
+        faults += leaks(held[0], held[-1])
+        sizes_mb = [f"{one.resident_bytes / 1e6:.1f}" for one in held[:: -(-len(held) // CURVE_POINTS)]]
+        print(f"resident MB: {' '.join(sizes_mb)}, {held[-1].resident_bytes / 1e6:.1f} at the end")
+        print(f"{held[-1].descriptors} descriptors, {held[-1].threads} threads")
     else:
-        faults += leaks(before, after)
-        sizes_mb = (before.resident_bytes / 1e6, after.resident_bytes / 1e6)
-        print("resident: {:.1f} MB warm, {:.1f} MB at the end".format(*sizes_mb))
-    calls = sum(len(load.latencies_s) for load in loads)
+        faults.append("the time was too short to warm up")
+    latencies_s = sorted(chain.from_iterable(load.latencies_s for load in loads))
+    calls = len(latencies_s)
     print(
         f"{calls} calls, {calls / sum(load.elapsed_s for load in loads):.0f} calls/s, "
-        f"p50 {statistics.median(load.quantile_s(0.5) for load in loads) * 1e3:.2f} ms, "
-        f"p99 {statistics.median(load.quantile_s(0.99) for load in loads) * 1e3:.2f} ms; "
-        f"{after.descriptors} descriptors, {after.threads} threads"
+        f"p50 {latencies_s[calls // 2] * 1e3:.2f} ms, p99 {latencies_s[calls * 99 // 100] * 1e3:.2f} ms"
     )
     return Report(rounds=calls, unit=f"calls of {len(PRINCIPALS)} principals", faults=tuple(faults))
 

@@ -16,6 +16,7 @@ import threading
 import traceback
 from dataclasses import replace
 
+from aos_runtime.daemon.heap import share_one_heap
 from aos_runtime.daemon.options import Options, StuckThreads
 from aos_runtime.daemon.runtime import Runtime
 from aos_runtime.errors import AosError, InvalidInput
@@ -36,6 +37,7 @@ COLLECT_AFTER = 50_000
 
 def serve(home: Home, options: Options) -> int:
     """Run a daemon until it is told to stop; the exit status.  An error of the start is told on stderr."""
+    share_one_heap()
     prepare_descriptors(foreground=options.foreground)
     options = replace(options, umask=os.umask(PRIVATE_UMASK))
     if not options.foreground:

@@ -34,7 +34,10 @@ from aos_runtime.wire.handshake import (
 from aos_runtime.wire.handshake_client import PROTOCOL_VERSION
 
 BACKLOG = 256
-MAX_PENDING_HANDSHAKES = 8
+MAX_PENDING_HANDSHAKES = 64
+CROWDED_S = 0.5
+"""How long a peer may say nothing in its handshake while so many shake hands that others wait."""
+
 MAX_CONNECTIONS = 128
 MAX_LANES = 8
 LANE_FIRST_FRAME_S = 2.0
@@ -116,10 +119,12 @@ class Server:
 
     def sweep(self, now: float) -> None:
         """A chore: close what is too slow, and accept again where that was paused."""
+        hurry_s = SERVER_TIMEOUT_S - CROWDED_S if self.sessions.pending >= MAX_PENDING_HANDSHAKES else 0.0
         for session in self.sessions.everyone():
             session.connection.sweep(now)
-            if session.deadline is not None and now > session.deadline:
-                late = Closed.LANE_TIMEOUT if session.is_lane else Closed.HANDSHAKE_TIMEOUT
+            late = Closed.LANE_TIMEOUT if session.is_lane else Closed.HANDSHAKE_TIMEOUT
+            early_s = 0.0 if session.handshake is None else hurry_s
+            if session.deadline is not None and now > session.deadline - early_s:
                 session.connection.close(late)
         self._resume()
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from aos_runtime.daemon import server as server_module
-from aos_runtime.daemon.server import MAX_PENDING_HANDSHAKES, Server, peer_uid
+from aos_runtime.daemon.server import CROWDED_S, MAX_PENDING_HANDSHAKES, Server, peer_uid
 from aos_runtime.daemon.sessions import Session
 from aos_runtime.wire.handshake import Identity
 
@@ -149,6 +149,18 @@ def test_too_many_handshakes_at_once_wait_in_the_backlog(post: Post) -> None:
     assert post.hear(silent[0])["status"] == "ok"
     post.say(waiting)
     assert post.hear(waiting)["status"] == "ok"
+
+
+def test_silent_peers_make_room_for_those_who_wait(post: Post) -> None:
+    silent = [post.connect() for _ in range(MAX_PENDING_HANDSHAKES)]
+    post.server.sweep(post.now + CROWDED_S)
+    assert post.server.sessions.pending == MAX_PENDING_HANDSHAKES
+    post.server.sweep(post.now + CROWDED_S + 0.1)
+    assert [post.hear(client) for client in silent] == [None] * MAX_PENDING_HANDSHAKES
+    welcome = post.connect()
+    post.server.sweep(post.now + CROWDED_S + 0.1)  # not crowded any more: it has its five seconds
+    post.say(welcome)
+    assert post.hear(welcome)["status"] == "ok"
 
 
 def test_an_accept_that_fails_is_tried_again_at_the_next_sweep(
