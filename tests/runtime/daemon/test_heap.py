@@ -6,7 +6,7 @@ import ctypes
 import subprocess
 import sys
 
-import pytest
+from aos_runtime.daemon.heap import share_one_heap
 
 PROGRAM = """
 import ctypes, sys, threading
@@ -35,7 +35,9 @@ def heaps(how: str) -> int:
     return done.stdout.count(b"<heap nr=")
 
 
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="this C library has one heap")
 def test_all_threads_share_one_heap() -> None:
+    if not hasattr(ctypes.CDLL(None), "malloc_info"):
+        share_one_heap()  # not glibc: nothing to limit, and no error
+        return
     assert heaps("shared") == 1
     assert heaps("as it comes") > 1
