@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from aos_cli import console, invocation
+from tests.support.conformance import Verdict, judge, read_rules
 
 _DROPPED = (
     "AOS_",
@@ -45,7 +46,35 @@ def isolation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail a run in CI that skipped anything: there, every shell and tool is installed."""
+    """Fail a run in CI that skipped anything: there, every shell and tool is installed.  Fail a whole run
+    that left out a test of a rule.
+    """
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if os.environ.get("CI") and reporter is not None and reporter.stats.get("skipped"):
+    if reporter is None or session.exitstatus != pytest.ExitCode.OK:
+        return
+    skipped = os.environ.get("CI") and reporter.stats.get("skipped")
+    if skipped or (_is_whole(session.config) and _verdict(reporter).not_run):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many rules stand; the names of those whose tests did not run, where all should have."""
+    verdict = _verdict(terminalreporter)
+    if verdict.standing or verdict.broken:
+        terminalreporter.write_line(verdict.line())
+    if verdict.not_run and _is_whole(terminalreporter.config):
+        terminalreporter.write_line(f"not run: {', '.join(rule.id for rule in verdict.not_run)}")
+
+
+def _verdict(reporter: pytest.TerminalReporter) -> Verdict:
+    nodes = {
+        outcome: [report.nodeid for report in reporter.stats.get(outcome, ())]
+        for outcome in ("passed", "failed", "error")
+    }
+    return judge(read_rules(), nodes["passed"], [*nodes["failed"], *nodes["error"]])
+
+
+def _is_whole(config: pytest.Config) -> bool:
+    """Whether every test was to be run."""
+    chosen = config.option.keyword or config.option.markexpr or config.option.deselect or config.option.lf
+    return config.args_source is pytest.Config.ArgsSource.TESTPATHS and not chosen
