@@ -65,6 +65,20 @@ def test_a_topic_that_is_too_long_is_told_before_its_shape() -> None:
     assert topic_problem("\ud800" * 90) == PROBLEMS["long"]
 
 
+def test_of_several_problems_the_first_is_told() -> None:
+    assert topic_problem("a..b.c.d.e.f.g.h.i") == PROBLEMS["segment"]
+    assert subscription_problem("*.b.c.d.e.f.g.h.i") == PROBLEMS["deep"]
+
+
+@pytest.mark.parametrize("segment", ["ä", "工具", " ", "A", "-", "a/b", "$x", "#", ">", "\x00", "\n", "😀"])
+def test_a_segment_may_hold_any_character_but_a_dot(segment: str) -> None:
+    topic = f"a.{segment}.c"
+    assert topic_problem(topic) is None
+    assert subscription_problem(topic) is None
+    assert matches_dispatch("a.*.c", topic) and matches_dispatch(topic, topic)
+    assert covers("a.*", topic) and covers(topic, topic)
+
+
 @given(pattern=PATTERN, topic=TOPIC)
 def test_dispatch_is_never_wider_than_delivery(pattern: str, topic: str) -> None:
     assert not matches_dispatch(pattern, topic) or covers(pattern, topic)

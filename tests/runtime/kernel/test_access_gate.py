@@ -72,6 +72,38 @@ def test_other_topics_are_not_gated_and_describing_takes_the_right_to_list(bench
     assert say(bench, "tool.v1.request.describe") == []
 
 
+def test_command_verbs_are_gated_as_tools_are() -> None:
+    bench = Gated()
+    verb, execute = "cli.v1.command.run.greet", "cli.v1.command.execute"
+    bench.capsule(
+        "greeter",
+        lambda call: bench.calls.append(call.envelope.topic),
+        subscribe={verb: "run", execute: "execute"},
+    )
+    bench.lifecycle.load_all(ALICE)
+    stand(bench, AGENT)
+    assert (say(bench, verb), say(bench, execute)) == ([], [execute])
+    stand(bench, Standing(enabled=True, capsules=frozenset({"greeter"})))
+    assert say(bench, verb) == [verb]
+
+
+@pytest.mark.parametrize("topic", ["tool.v1.request.describe", "llm.v1.request.describe"])
+def test_both_describe_surfaces_are_gated_alike(topic: str) -> None:
+    bench = Gated()
+    bench.capsule(
+        "greeter", lambda call: bench.calls.append(call.envelope.topic), subscribe={topic: "describe"}
+    )
+    bench.lifecycle.load_all(ALICE)
+    for standing, called in (
+        (Standing(enabled=True), []),
+        (Standing(enabled=True, lists=True), [topic]),
+        (Standing(enabled=True, uses_any=True), [topic]),
+        (Standing(enabled=True, capsules=frozenset({"greeter"})), [topic]),
+    ):
+        stand(bench, standing)
+        assert say(bench, topic) == called
+
+
 def test_a_bundled_capsule_needs_no_grant() -> None:
     bench = Bench()
     calls: list[str] = []

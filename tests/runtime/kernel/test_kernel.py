@@ -86,6 +86,7 @@ def test_another_principals_capsules_hear_nothing(bench: Bench) -> None:
     [
         ("out.v1.x", b"{}", None),
         ("other.v1.x", b"{}", "capability-denied"),
+        ("other.v1.x", b"{", "capability-denied"),
         ("out.v1.x", b"{", "invalid-input"),
         ("out.v1.x", b'"\xff"', "invalid-input"),
         ("out.v1.x", b'"' + b"x" * (1 << 20) + b'"', "invalid-input"),

@@ -369,6 +369,17 @@ def test_one_question_a_capsule_and_its_result(gate: Gate) -> None:
     assert gate.desk.payloads[-1] == {**payload, "type": "grant_result", "granted": True}
 
 
+def test_an_answer_that_names_another_grant_grants_what_was_asked(gate: Gate) -> None:
+    gate.grants.denied(DEPLOY, ALICES)
+    (asked,) = gate.desk.published
+    other = {"principal": "default", "capsule_id": "other", "granted": True}
+    answer = {"type": "approval_response", "decision": "approve", **other}
+    gate.desk.questions.hear(reply(asked, answer))
+    assert (gate.capsules, gate.granted) == (("deploy",), ["alice"])
+    result = gate.desk.payloads[-1]
+    assert (result["principal"], result["capsule_id"]) == ("alice", "deploy")
+
+
 def test_denials_and_answers_are_on_record(gate: Gate) -> None:
     gate.grants.denied(DEPLOY, ALICES)
     assert gate.noted == ["deploy"]

@@ -69,6 +69,20 @@ def test_misshapen_topics_close_the_connection(topic: str) -> None:
     assert refused(frame(topic, {"type": "connect"})) == (reason, disconnect(reason), True)
 
 
+@pytest.mark.parametrize(
+    ("longer", "deeper"), [(False, False), (True, False), (False, True)], ids=["bounds", "longer", "deeper"]
+)
+def test_a_clients_topic_has_at_most_256_bytes_and_8_segments(longer: bool, deeper: bool) -> None:
+    topic = "cli.v1.command.run.e.f.g" if not deeper else "cli.v1.command.run.e.f.g.h"
+    topic = f"{topic}.".ljust(256 + longer, "x")
+    decision = decide_ingress(frame(topic, {"type": "connect"}), FACTS)
+    if longer or deeper:
+        assert isinstance(decision, Refused) and decision.reason == "invalid topic shape"
+    else:
+        assert (len(topic.encode()), topic.count(".")) == (256, 7)
+        assert isinstance(decision, Accepted)
+
+
 def test_a_request_is_taken_and_what_it_says_about_itself_is_not() -> None:
     forged = {"principal": "admin", "seq": 7, "timestamp": "x", "signature": [1], "request_owner": "other"}
     data = frame("astrid.v1.request.status.7f3c", {"type": "raw_json", "method": "GetStatus"}, **forged)
