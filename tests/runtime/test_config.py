@@ -50,6 +50,12 @@ def test_sec_16_a_security_key_that_does_nothing_is_an_error() -> None:
     ]
 
 
+def test_budgets_of_users_are_no_setting() -> None:
+    assert _issues("[resources]\nmax_cpu_fuel_per_sec = 1\n") == [
+        "config.toml:2: `resources.max_cpu_fuel_per_sec` is not a setting of this aos; it would have no effect"
+    ]
+
+
 def test_dmn_23_every_typo_is_named_with_its_line() -> None:
     text = '\n[timeouts]\ncall_secs = 5\ncal_secs = 5\n\n# comment\n[loging]\nlevel = "info"\n[x]\n'
     assert _issues(text) == [

@@ -14,7 +14,8 @@ import pytest
 from wasmtime import WasmtimeError
 
 from aos_runtime.errors import LimitExceeded
-from aos_runtime.host import GuestTrap, HostEngine, Instance
+from aos_runtime.host import EngineSettings, GuestTrap, HostEngine, Instance
+from aos_runtime.host.waiting import WaitGate
 from tests.support.guests import CONTINUE, Recorder, code_of, guest_text, publish_call
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -56,6 +57,23 @@ def test_cmp_16_nothing_is_said_at_the_end(arguments: list[str], status: int) ->
     said = [line for line in run.stderr.splitlines() if "Exception ignored" in line or "Fatal" in line]
     assert (said, run.returncode if run.returncode >= 0 else 128 - run.returncode) == ([], status)
     assert run.stdout == ("GuestTrap\n" if "trap" in arguments else "")
+
+
+def test_the_limits_are_the_published_ones() -> None:
+    assert EngineSettings() == EngineSettings(
+        memory_bytes=64 * 1024 * 1024,
+        table_elements=65_536,
+        fuel_per_call=10_000_000_000,
+        call_timeout_s=300.0,
+        epoch_tick_s=0.1,
+    )
+
+
+def test_48_guests_may_wait_at_once() -> None:
+    gate = WaitGate()
+    assert [gate.enter() for _ in range(49)] == [True] * 48 + [False]
+    gate.leave()
+    assert gate.enter()
 
 
 def test_close_ends_the_clock_and_may_be_repeated() -> None:

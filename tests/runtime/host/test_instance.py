@@ -392,6 +392,13 @@ def test_a_start_function_that_traps_is_a_trap(engine: HostEngine, recorder: Rec
         Instance(code, recorder.context())
 
 
+def test_a_start_function_that_spins_is_stopped(engine: HostEngine, recorder: Recorder) -> None:
+    code = code_of(engine, guest_text(more="(func $start (loop $l (br $l))) (start $start)"))
+    with pytest.raises(GuestTrap) as caught:
+        Instance(code, recorder.context())
+    assert caught.value.reason is TrapReason.FUEL
+
+
 def test_a_start_function_has_no_host(engine: HostEngine, recorder: Recorder) -> None:
     call = f"(func $start {publish_call(0, 0, 0, 0)}) (start $start)"
     with pytest.raises(GuestTrap, match="a function that is not there"):

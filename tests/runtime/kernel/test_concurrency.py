@@ -8,7 +8,7 @@ from collections import defaultdict
 from aos_runtime.host import GuestTrap, HookResult, TrapReason
 from aos_runtime.kernel.idle import IdleSweep
 from aos_runtime.kernel.leader import Leader
-from aos_runtime.names import CapsuleName
+from aos_runtime.names import CapsuleName, PrincipalName
 from tests.runtime.kernel.test_leader import FakeSource
 from tests.support.kernels import ALICE, Bench, Call
 
@@ -110,6 +110,75 @@ def test_bus_06_a_slow_failing_or_denying_member_of_a_fan_out_delays_nobody() ->
             assert answered.acquire(timeout=0.5), "inside the describe window"
         release.release()
     assert leader.stop(WAIT_S)
+
+
+def test_another_principal_and_another_capsule_are_served_while_one_call_runs() -> None:
+    bench = Bench()
+    leader = Leader(FakeSource(), slow_s=0.0005)
+    bench.kernel._ready = leader.ready
+    entered, release = threading.Event(), threading.Event()
+    done = threading.Semaphore(0)
+
+    def slow(call: Call) -> None:
+        leader.before_block()
+        entered.set()
+        assert release.wait(WAIT_S)
+
+    bench.capsule("one", slow, subscribe={"n.v1": "go"})
+    bench.capsule("two", lambda call: done.release(), subscribe={"m.v1": "go"})
+    bob = PrincipalName("bob")
+    bench.capsule("one", lambda call: done.release(), subscribe={"n.v1": "go"}, principal=bob)
+    for principal in (ALICE, bob):
+        bench.lifecycle.load_all(principal)
+    leader.start()
+    bench.publish("n.v1")
+    assert entered.wait(WAIT_S)
+    bench.publish("n.v1", principal="bob")
+    bench.publish("m.v1")
+    served = [done.acquire(timeout=WAIT_S) for _ in range(2)]
+    release.set()
+    assert leader.stop(WAIT_S)
+    assert served == [True, True]
+
+
+def test_a_chain_and_a_fan_out_through_one_capsule_never_overlap() -> None:
+    """The links of many chains and single messages meet in one capsule: one at a time, each chain in order."""
+    bench = Bench()
+    leader = Leader(FakeSource(), slow_s=0.0005)
+    bench.kernel._ready = leader.ready
+    inside: list[str] = []
+    faults: list[str] = []
+    seen: list[str] = []
+    done = threading.Semaphore(0)
+
+    def both(call: Call) -> HookResult:
+        inside.append(call.action)
+        if len(inside) != 1:
+            faults.append(f"{inside} at once")
+        leader.before_block()
+        seen.append(call.payload.decode())
+        inside.pop()
+        done.release()
+        return HookResult("continue", b'"second of ' + call.payload[1:])
+
+    bench.capsule("both", both, subscribe={"chain.v1": ("first", 10), "fan.v1": "fan"})
+    bench.capsule(
+        "last",
+        lambda call: seen.append(call.payload.decode()) or done.release(),
+        subscribe={"chain.v1": ("second", 20)},
+    )
+    bench.lifecycle.load_all(ALICE)
+    leader.start()
+    for number in range(40):
+        bench.publish("chain.v1", f'"chain {number}"'.encode())
+        bench.publish("fan.v1", f'"fan {number}"'.encode())
+        for _ in range(3):
+            assert done.acquire(timeout=WAIT_S)
+    assert leader.stop(WAIT_S)
+    assert faults == []
+    for number in range(40):
+        assert seen.index(f'"chain {number}"') < seen.index(f'"second of chain {number}"')
+    assert seen.count('"fan 39"') == 1 and len(seen) == 120
 
 
 def test_bus_09_a_hundred_callers_at_once_after_an_eviction() -> None:

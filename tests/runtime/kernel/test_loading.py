@@ -16,9 +16,11 @@ from aos_runtime.host import CodeCache, HostEngine
 from aos_runtime.kernel import hooks
 from aos_runtime.kernel.activation import Activation, Activator
 from aos_runtime.kernel.audit import HostCall
+from aos_runtime.kernel.budget import Budget
 from aos_runtime.kernel.kernel import system_cause
 from aos_runtime.kernel.loading import Loaded, Loader, Unready, check_component_hash
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName
+from aos_runtime.policy.quotas import Quotas
 from aos_runtime.store.commit import Approval, commit
 from aos_runtime.store.file_tree import FileRefused
 from aos_runtime.store.kv import KvStore
@@ -157,6 +159,29 @@ def test_a_capsule_without_a_value_that_it_needs_says_which(room: Room) -> None:
         reason="capsule 'unset' is not configured (TOKEN)",
         missing=("TOKEN",),
     )
+
+
+@pytest.mark.parametrize(("limit_mib", "fits"), [(2, True), (1, False)])
+def test_an_instance_has_the_memory_that_its_principals_profile_allows(
+    room: Room, limit_mib: int, fits: bool
+) -> None:
+    quotas = Quotas(max_memory_bytes=limit_mib * 1024 * 1024)
+    room.loader = Loader(
+        home=room.home,
+        codes=room.codes,
+        state=room.state,
+        bus=room.bench.kernel,
+        journal=room.bench.journal,
+        before_block=lambda: None,
+        budget_of=lambda principal: Budget(principal, quotas, is_exempt=False),
+    )
+    room.install("large", component_of(guest_text(CONTINUE, imports="", pages="20"), world_of()))
+    loaded = room.load("large")
+    if fits:
+        assert isinstance(loaded, Loaded)
+        loaded.generation.close()
+    else:
+        assert "20 pages exceeds memory limits" in unready(loaded).reason
 
 
 def test_what_a_loaded_capsule_does_with_files_is_gated_and_on_record(room: Room) -> None:
