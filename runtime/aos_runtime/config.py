@@ -124,7 +124,7 @@ def parse_settings(data: bytes, file: str) -> Settings:
     fields: dict[str, object] = {}
     for section, body in value.items():
         if not isinstance(body, dict):
-            issues.append(_unsupported(file, text, "", section))
+            issues.append(_unsupported(file, text, section, ""))
             continue
         for key, item in body.items():
             known = KEYS.get((section, key))

@@ -50,9 +50,10 @@ def test_sec_16_a_security_key_that_does_nothing_is_an_error() -> None:
     ]
 
 
-def test_budgets_of_users_are_no_setting() -> None:
-    assert _issues("[resources]\nmax_cpu_fuel_per_sec = 1\n") == [
-        "config.toml:2: `resources.max_cpu_fuel_per_sec` is not a setting of this aos; it would have no effect"
+def test_budgets_of_users_and_uplinks_of_everybody_are_no_settings() -> None:
+    assert _issues('[resources]\nmax_users = 1\n[[uplinks]]\nname = "x"\n') == [
+        "config.toml:2: `resources.max_users` is not a setting of this aos; it would have no effect",
+        "config.toml:3: `uplinks` is not a setting of this aos; it would have no effect",
     ]
 
 
@@ -73,6 +74,7 @@ def test_dmn_23_every_typo_is_named_with_its_line() -> None:
         ('["timeouts"]\n"cal_secs" = 5\n', 2),
         ("[timeouts.cal_secs]\nx = 1\n", 1),
         ("\ntimeouts = { cal_secs = 5 }\n", 2),
+        ("\n[[timeouts]]\ncal_secs = 5\n", 2),
     ],
 )
 def test_the_line_is_found_in_every_spelling(text: str, line: int | None) -> None:

@@ -49,11 +49,19 @@ def describe_answer(tools_json: str) -> str:
 
 
 def archive_of(
-    home: Home, name: str, wasm: bytes, rows: str, *, version: str = "0.1.0", extra: str = ""
+    home: Home,
+    name: str,
+    wasm: bytes,
+    rows: str,
+    *,
+    version: str = "0.1.0",
+    astrid_version: str = "*",
+    extra: str = "",
 ) -> bytes:
     """A signed archive; `rows` follow `[subscribe]`."""
     manifest = (
-        f'[package]\nname = "{name}"\nversion = "{version}"\ndescription = "A test capsule"\n\n'
+        f'[package]\nname = "{name}"\nversion = "{version}"\ndescription = "A test capsule"\n'
+        f'astrid-version = "{astrid_version}"\n\n'
         f'[[component]]\nid = "main"\nfile = "{name}.wasm"\ntype = "executable"\n\n'
         f"[subscribe]\n{rows}\n[publish]\n"
         f'"tool.v1.execute.*.result" = "opaque"\n"tool.v1.response.describe.*" = "opaque"\n{extra}'

@@ -2,8 +2,8 @@
 
 Source: daemon-kernel.md 6.6, host-abi.md 2.3 and 2.4.  Handlers of equal priority are a fan-out: each
 gets the original payload and none stops another.  Where priorities differ all of them form one sequence,
-in which Continue with data replaces the payload, Final and Deny stop, an expected failure is skipped, and
-a trap denies, since what guards a topic must not open it by dying.
+in which Continue with data replaces the payload, Final and Deny stop, and a trap or a link that cannot be
+called denies, since what guards a topic must not open it by dying.
 """
 
 from __future__ import annotations
@@ -40,9 +40,6 @@ class Outcome(Struct, frozen=True):
     data: bytes = b""
     reason: str = ""
 
-
-SKIPPED = Outcome(Verdict.CONTINUE)
-"""The host could not call the link, or it has no such handler: the payload goes on unchanged."""
 
 _TRAPS = {
     "fuel": "interceptor exhausted its fuel budget",

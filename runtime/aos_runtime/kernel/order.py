@@ -40,7 +40,7 @@ def boot_order(manifests: Mapping[CapsuleName, Manifest]) -> BootOrder:
                 ready = left
             done += ready
             left = [name for name in left if name not in ready]
-    return BootOrder(names=tuple(done), notes=(*notes, *_missing(manifests)))
+    return BootOrder(names=tuple(done), notes=(*notes, *_missing(manifests), *_shared(manifests)))
 
 
 def is_uplink(manifest: Manifest) -> bool:
@@ -84,3 +84,14 @@ def _missing(manifests: Mapping[CapsuleName, Manifest]) -> Iterable[str]:
             if not wanted.optional and not any(satisfies(export, wanted) for export in exports):
                 asked = f"{wanted.namespace}/{wanted.interface} {wanted.requirement}"
                 yield f"capsule {name} imports {asked}, which nothing here exports"
+
+
+def _shared(manifests: Mapping[CapsuleName, Manifest]) -> Iterable[str]:
+    """Interfaces that several capsules export: who imports one depends on all of them."""
+    exporters: dict[tuple[str, str], list[CapsuleName]] = {}
+    for name, manifest in sorted(manifests.items()):
+        for export in manifest.exports:
+            exporters.setdefault((export.namespace, export.interface), []).append(name)
+    for (namespace, interface), names in sorted(exporters.items()):
+        if len(names) > 1:
+            yield f"{namespace}/{interface} is exported by {', '.join(names)}"

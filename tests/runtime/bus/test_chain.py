@@ -4,7 +4,6 @@ import pytest
 
 from aos_runtime.bus.chain import (
     MAX_LINK_BYTES,
-    SKIPPED,
     Chain,
     Outcome,
     Verdict,
@@ -90,11 +89,6 @@ def test_final_stops_with_its_payload() -> None:
 def test_deny_stops_with_its_reason() -> None:
     _seen, chain = run([returned("continue", b"one"), returned("deny", b"not today")])
     assert (chain.link, chain.payload, chain.denied) == (None, b"one", "not today")
-
-
-def test_a_link_that_could_not_be_called_is_skipped() -> None:
-    seen, _chain = run([returned("continue", b"one"), SKIPPED, SKIPPED])
-    assert seen[2] == ("link2", b"one")
 
 
 def test_a_trap_in_the_middle_denies_the_rest() -> None:

@@ -184,6 +184,40 @@ def test_man_14_a_choice_with_a_default_keeps_it() -> None:
     assert (row.default, row.enum_values) == ("eu", ("eu", "us"))
 
 
+def test_a_tool_row_is_read_and_binds_nothing() -> None:
+    manifest = read('[[tool]]\nname = "x"\ndescription_for_llm = "Does x."\n')
+    [row] = manifest.tools
+    assert (row.name, row.description_for_llm, row.input_schema_wit, row.mutable) == (
+        "x",
+        "Does x.",
+        None,
+        False,
+    )
+    assert (manifest.handlers, manifest.subscribe_patterns, manifest.publish_patterns) == ((), (), ())
+
+
+def test_retired_sections_bind_and_allow_nothing() -> None:
+    manifest = read(
+        '[[interceptor]]\nevent = "a.b"\naction = "go"\n[[topic]]\nname = "a.b"\n[[skill]]\nname = "s"\n'
+        '[capabilities]\nipc_publish = ["a.*"]\nipc_subscribe = ["a.*"]\n'
+    )
+    assert (manifest.handlers, manifest.subscribe_patterns, manifest.publish_patterns) == ((), (), ())
+    assert manifest.capabilities.is_empty()
+    assert manifest.unknown_capabilities == ("ipc_publish", "ipc_subscribe")
+
+
+def test_every_capability_is_read() -> None:
+    """The twelve names of the published manifest, each with the type that it has there."""
+    lists = ("net", "kv", "fs_read", "fs_write", "host_process", "net_bind", "net_connect", "identity")
+    flags = ("uplink", "allow_persistent", "allow_prompt_injection")
+    rows = [f'{name} = ["resolve"]' for name in lists] + [f"{name} = true" for name in flags]
+    manifest = read("[capabilities]\nbind_workers = 3\n" + "\n".join(rows) + "\n")
+    held = manifest.capabilities.to_json()
+    listed, flagged = {name: ["resolve"] for name in lists}, dict.fromkeys(flags, True)
+    assert held == {**listed, **flagged, "bind_workers": 3}
+    assert (manifest.warnings, manifest.unknown_capabilities) == ((), ())
+
+
 def test_derived_views() -> None:
     manifest = parse_manifest((GOLDEN / "everything.toml").read_bytes())
     assert manifest.component is not None

@@ -157,6 +157,18 @@ def test_tools_that_come_while_it_runs_are_on_the_bus(home: Home, tmp_path: Path
     assert log_of(home).count("hello from the server") == 1
 
 
+def test_a_reinstall_replaces_the_server_that_runs(home: Home, tmp_path: Path) -> None:
+    put(home, tmp_path)
+    with running(home), connected(home) as client:
+        assert "GREETING" not in json.loads(call(client, "env")[0])
+        before = sorted(home.children.iterdir())
+        put(home, tmp_path, env='[env.GREETING]\ntype = "text"\nrequest = "?"\ndefault = "hi"\n')
+        assert client.request("ReloadCapsule", {"id": "served"})["status"] == "Success"
+        assert json.loads(call(client, "env")[0])["GREETING"] == "hi"
+        wait_for(lambda: len(set(home.children.iterdir()) & set(before)) == 1)  # the mark
+        assert len(list(home.children.iterdir())) == len(before)
+
+
 def test_without_the_sdk_it_says_how_to_get_it(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -167,6 +167,14 @@ def test_a_component_without_the_hook_is_refused(engine: HostEngine) -> None:
     assert caught.value.code == "component-no-hook"
 
 
+def test_a_hook_that_answers_with_bytes_is_refused(engine: HostEngine) -> None:
+    """The form of before the WIT had a record: a first byte 0, 1 or 2, then the payload."""
+    world = world_of().replace("-> capsule-result;", "-> list<u8>;")
+    with pytest.raises(InvalidInput) as caught:
+        compile_component(engine, component_of(guest_text(CONTINUE, imports=""), world))
+    assert caught.value.code == "component-no-hook"
+
+
 def test_what_is_no_capsule_is_refused_in_either_lane(engine: HostEngine) -> None:
     component = wat2wasm('(component (core module (func (export "a"))) (core module (func (export "b"))))')
     with pytest.raises(InvalidInput) as caught:

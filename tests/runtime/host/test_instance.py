@@ -370,6 +370,18 @@ def test_lifecycle_runs_the_export(instantiate: Instantiate, recorder: Recorder)
     assert caught.value.code == "lifecycle-missing"
 
 
+def test_a_lifecycle_export_may_take_ten_minutes(
+    instantiate: Instantiate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[float | None] = []
+    arm = Instance._arm
+    monkeypatch.setattr(
+        Instance, "_arm", lambda self, timeout_s, fuel: given.append(timeout_s) or arm(self, timeout_s, fuel)
+    )
+    instantiate(guest_text(install="nop")).lifecycle("astrid-install")
+    assert given == [600.0]
+
+
 def test_a_trap_in_a_lifecycle_export_is_reported(instantiate: Instantiate) -> None:
     instance = instantiate(guest_text(install="unreachable"))
     with pytest.raises(GuestTrap, match="panicked"):

@@ -140,6 +140,19 @@ def test_an_agent_answers_when_someone_listens_someone_speaks_and_imports_are_me
     assert answers.agent_readiness(bench.lifecycle.reload(ALICE, CapsuleName("new")))["ready"] is True
 
 
+@pytest.mark.parametrize("missing", ["listener", "speaker", "exporter", None])
+def test_an_agent_is_not_ready_without_any_one_of_the_three(bench: Bench, missing: str | None) -> None:
+    capsules = {
+        "listener": {"subscribe": {"user.v1.prompt": "go"}, "extra": '[imports]\n"acme:notes" = "^1"\n'},
+        "speaker": {"publish": ["agent.v1.response"], "extra": '[imports]\n"acme:notes" = "^1"\n'},
+        "exporter": {"extra": '[exports]\n"acme:notes" = "1.3.0"\n'},
+    }
+    for name, manifest in capsules.items():
+        if name != missing:
+            bench.capsule(name, **manifest)
+    assert answers.agent_readiness(bench.lifecycle.load_all(ALICE))["ready"] is (missing is None)
+
+
 def test_capsules_loaded_has_no_tools_where_they_are_unknown(bench: Bench) -> None:
     bench.capsule("asked", tools=["x"])
     bench.capsule("unknown", tools=None)

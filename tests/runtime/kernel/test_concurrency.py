@@ -142,7 +142,7 @@ def test_another_principal_and_another_capsule_are_served_while_one_call_runs() 
 
 
 def test_a_chain_and_a_fan_out_through_one_capsule_never_overlap() -> None:
-    """The links of many chains and single messages meet in one capsule: one at a time, each chain in order."""
+    """Links of many chains and single messages meet in one capsule: one at a time, each chain in order."""
     bench = Bench()
     leader = Leader(FakeSource(), slow_s=0.0005)
     bench.kernel._ready = leader.ready

@@ -1,4 +1,4 @@
-"""Queues and budgets as callers meet them: whose queue it is, what a call may use, and what is said when not."""
+"""Queues and budgets as callers meet them: whose queue it is, what a call may use, the words of a denial."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from aos_runtime.bus.mailbox import MAILBOX_DEPTH
+from aos_runtime.errors import Unavailable
 from aos_runtime.host import GuestTrap, HookResult, TrapReason
 from aos_runtime.kernel import kernel as kernel_module
 from aos_runtime.kernel.ports import Submission
@@ -372,6 +373,27 @@ def test_a_chain_stops_at_final_deny_and_traps(bench: Bench, stop: HookResult | 
     assert [
         place for place, _ in chain(bench, HookResult("continue", None), stop, HookResult("continue", None))
     ] == [0, 1]
+
+
+def test_a_chain_stops_where_a_link_cannot_be_called(bench: Bench) -> None:
+    """What guards a topic must not open it by failing to start."""
+    seen: list[str] = []
+    for place in range(3):
+        bench.capsule(
+            f"link-{place}",
+            lambda call, place=place: seen.append(f"link-{place}"),
+            subscribe={"cli.v1.command.run.x": ("go", 10 + place), "a.v1": ("go", 10 + place)},
+        )
+    load(bench)
+
+    def fail() -> object:
+        raise Unavailable("no-instance", "no memory is left for it", hint="wait")
+
+    bench.lifecycle.view(ALICE).residents["link-1"].actor.generation.open_instance = fail
+    bench.publish("a.v1", b'"in"')
+    bench.run()
+    assert seen == ["link-0"]
+    assert ("link-1", "error", "a.v1: no memory is left for it") in bench.journal.lines
 
 
 def test_a_large_payload_gives_the_socket_away_first(bench: Bench) -> None:

@@ -13,7 +13,7 @@ from aos_runtime.capsule.manifest import Component
 from aos_runtime.errors import Conflict, Corrupt, NotFound, Unavailable
 from aos_runtime.home import Home
 from aos_runtime.host import CodeCache, HostEngine
-from aos_runtime.kernel import hooks
+from aos_runtime.kernel import hooks, loading
 from aos_runtime.kernel.activation import Activation, Activator
 from aos_runtime.kernel.audit import HostCall
 from aos_runtime.kernel.budget import Budget
@@ -147,6 +147,20 @@ def test_a_flipped_bit_in_the_binary_never_loads(room: Room) -> None:
     data[len(data) // 2] ^= 1
     blob.write_bytes(data)
     assert unready(room.load("flipped")).state == "failed"
+
+
+def test_a_capsule_that_needs_another_runtime_does_not_load(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was installed under a runtime that would do; the one that starts now is an older one."""
+    room.install("newer", tool_guest(TOOLS), astrid_version=">=2026.1")
+    monkeypatch.setattr(loading, "HOST_VERSION", "0.10.4")
+    assert unready(room.load("newer")) == Unready(
+        name="newer",
+        version="0.1.0",
+        state="failed",
+        reason="capsule newer 0.1.0 needs runtime >=2026.1, this is 0.10.4",
+    )
 
 
 def test_a_capsule_without_a_value_that_it_needs_says_which(room: Room) -> None:

@@ -52,6 +52,17 @@ def test_what_nothing_exports_is_named() -> None:
     )
 
 
+def test_who_exports_the_same_is_named_and_comes_before_who_imports_it() -> None:
+    found = order(a=imports("x"), y='[exports."t"]\nx = "1.2.0"\nw = "1.2.0"\n', z=exports("x"))
+    assert found == BootOrder(names=("y", "z", "a"), notes=("t/x is exported by y, z",))
+
+
+def test_an_optional_import_orders_and_is_never_missing() -> None:
+    wish = '[imports."t"]\nx = { version = "^1", optional = true }\n'
+    assert order(a=wish, b=exports("x")) == BootOrder(names=("b", "a"))
+    assert order(a=wish) == BootOrder(names=("a",))
+
+
 def test_exporting_to_oneself_is_no_cycle() -> None:
     assert order(a=imports("x") + exports("x")) == BootOrder(names=("a",))
 

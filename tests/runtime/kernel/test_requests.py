@@ -133,6 +133,8 @@ def test_an_unknown_method_is_answered(desk: Desk) -> None:
     assert desk.ask("GetInstalledCapsuleIdentity", {"id": "x"}) == error(
         "GetInstalledCapsuleIdentity is not supported by this runtime"
     )
+    for method in ("PromoteWorkspace", "RollbackWorkspace"):
+        assert desk.ask(method, {"id": "x"}) == error(f"{method} is not supported by this runtime")
 
 
 def test_bad_parameters_are_answered(desk: Desk) -> None:

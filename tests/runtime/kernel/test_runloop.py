@@ -98,6 +98,11 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
+def test_the_times_are_the_published_ones() -> None:
+    assert (module.READY_S, module.ACTIVATION_S) == (0.5, 30.0)
+    assert module.WINDOW_S == 3 * 50 * 0.1, "three windows of 50 ticks"
+
+
 def test_a_loop_that_signals_is_ready_and_runs_on_its_own_thread(loops: Loops) -> None:
     loop = loops.make(steady)
     assert loop.start(is_staged=False) is None
@@ -326,6 +331,21 @@ def test_a_new_version_that_is_not_ready_is_rolled_back(loops: Loops) -> None:
     assert (view.residents[NAME].version, view.unready[NAME].version) == ("0.1.0", "0.2.0")
     loops.bench.publish("a.v1", b"still here")
     wait_for(lambda: got == [b"still here"])
+
+
+def test_one_that_is_disabled_comes_back_with_a_reload(loops: Loops) -> None:
+    got: list[bytes] = []
+    broken = loaded(loops, trapping(TrapReason.TRAP))
+    lifecycle(loops).load_all(ALICE)
+    assert broken.join(5) and broken.state is LoopState.DISABLED
+    lifecycle(loops).sweep(1e9)
+    loops.bench.publish("a.v1", b"lost")
+    assert (broken.state, len(loops.made)) == (LoopState.DISABLED, 1), "nothing else starts it"
+    mended = loaded(loops, recorder(loops, got))
+    lifecycle(loops).reload(ALICE, NAME)
+    assert mended.state is LoopState.READY
+    loops.bench.publish("a.v1", b"heard")
+    wait_for(lambda: got == [b"heard"])
 
 
 def test_a_loop_that_replaces_a_capsule_without_one_receives_once(loops: Loops) -> None:

@@ -115,6 +115,16 @@ def test_meta_that_names_another_binary_is_refused(home: Home, install: Install)
     assert "names another binary" in caught.value.message
 
 
+def test_meta_without_a_hash_is_refused(home: Home, install: Install) -> None:
+    path = install().generation / "meta.json"
+    value = json.loads(path.read_text())
+    del value["wasm_hash"]
+    path.write_text(json.dumps(value))
+    with pytest.raises(Corrupt) as caught:
+        load_installed(home, DEFAULT_PRINCIPAL, DEMO)
+    assert "names another binary" in caught.value.message
+
+
 def test_a_manifest_that_asks_for_more_than_the_receipt_is_refused(home: Home, install: Install) -> None:
     found = install(extra='\n[capabilities]\nnet = ["x.org"]\n')
     path = home.receipt(DEFAULT_PRINCIPAL, DEMO, found.receipt.content_digest)

@@ -299,6 +299,16 @@ def test_a_crowd_is_told(context: GuestContext) -> None:
     assert call(context, "connect-tcp", "db.test", 5432) == Err("quota")
 
 
+def test_accepting_is_a_wait_of_a_run_loop(context: GuestContext) -> None:
+    yields: list[int] = []
+    listener = call(context, "bind-tcp", "127.0.0.1", 0)
+    context.yielded = lambda: yields.append(1)
+    assert call(context, "[method]tcp-listener.poll-accept", listener, 1) is None
+    context.is_over = lambda: True
+    assert call(context, "[method]tcp-listener.accept", listener) == Err("closed")
+    assert len(yields) == 2
+
+
 def test_every_method_that_waits_makes_way_first(context: GuestContext) -> None:
     ways: list[int] = []
     handle = connected(context)

@@ -82,6 +82,14 @@ def test_sleep(recorder: Recorder) -> None:
     assert waits == ["way", 1.5, "way", 60.0]
 
 
+def test_a_sleep_is_a_wait_of_a_run_loop(recorder: Recorder) -> None:
+    yields: list[int] = []
+    ports = {"sleep": lambda s: True, "yielded": lambda: yields.append(1)}
+    call(recorder, "sleep-ns", 0, **ports)
+    call(recorder, "sleep-ns", 1_000_000, **ports)
+    assert len(yields) == 2
+
+
 def test_ready(recorder: Recorder) -> None:
     said: list[str] = []
     call(recorder, "signal-ready", signal_ready=lambda: said.append("ready"))
