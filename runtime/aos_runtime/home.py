@@ -206,6 +206,13 @@ class Home:
         """The audit trail; `store.audit` is its only writer."""
         return self.var / "audit.db"
 
+    def identities(self, principal: PrincipalName) -> Path:
+        """The people that a principal's capsules know."""
+        return self.var / "identity" / principal
+
+    def identity_db(self, principal: PrincipalName) -> Path:
+        return self.identities(principal) / "identity.db"
+
     @property
     def staging(self) -> Path:
         return self.var / "staging"

@@ -15,20 +15,29 @@ from typing import Any
 
 from aos_runtime.bus.envelope import Envelope
 from aos_runtime.capsule.capability import FLAG_NAMES, LIST_NAMES, Capabilities
+from aos_runtime.home import Home
 from aos_runtime.host import Case, Err
 from aos_runtime.host.context import GuestContext
 from aos_runtime.host.factors import FACTORS
 from aos_runtime.kernel.guest import GuestPort
+from aos_runtime.kernel.identities import GuestIdentities
+from aos_runtime.kernel.uplinks import GuestUplinks
+from aos_runtime.names import DEFAULT_PRINCIPAL
+from aos_runtime.store.file_tree import has_room
+from aos_runtime.store.identity import IdentityStore
 from tests.support.guest_files import FileRoom
 from tests.support.guests import (
     FS,
     HTTP,
     HTTP_OLD,
+    IDENTITY,
     IO_ERROR,
     IPC,
     NET,
     POLL,
+    REQUEST_CONTEXT,
     STREAMS,
+    UPLINK,
     Recorder,
     envelope_from,
 )
@@ -67,6 +76,7 @@ class Room:
             (self.files.workspace / name / "link").symlink_to("file")
             (self.files.workspace / name / "tree/below").mkdir(parents=True)
         self.bench = Bench()
+        self.people = IdentityStore(Home(folder / "aos"))
 
     def context(self, held: Mapping[str, Entries]) -> GuestContext:
         """A guest that holds these capabilities and nothing else."""
@@ -78,12 +88,20 @@ class Room:
             network=Net().door(**{name: capabilities.entries(name) for name in NET_NAMES}),
             publish_as=port.publish_as,
             keeps_resources=True,
+            identities=GuestIdentities(
+                self.people, DEFAULT_PRINCIPAL, capabilities.identity, has_room, _hear, _hear, _hear
+            ),
+            uplinks=GuestUplinks((), port.hand_in, _hear, _hear, is_uplink=capabilities.uplink),
         )
         port.bind(context)
         return context
 
     def _cause(self) -> Envelope:
         return envelope_from("default")
+
+
+def _hear(*_what: object) -> None:
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,12 +232,43 @@ SOCKETS = (
     ),
 )
 
-ROWS: tuple[Row, ...] = (*FILES, *BUS, *WEB, *SOCKETS)
+_SOMEBODY = {"platform": "discord", "platform-user-id": "7"}
+_ADA = "0f8b4f6e-1111-4222-8333-444455556666"
+
+
+def _identity(function: str, level: str, argument: object, *passes: str | None) -> Row:
+    """A row of a level; nobody is known yet, so what the gate lets pass finds nobody."""
+    return Row(function=(IDENTITY, function), needs={"identity": (level,)}, inside=(argument,), passes=passes)
+
+
+PEOPLE = (
+    _identity("identity-resolve", "resolve", _SOMEBODY, "link-not-found"),
+    _identity("identity-unlink", "link", _SOMEBODY, "link-not-found"),
+    _identity("identity-list-links", "link", _ADA, "user-not-found"),
+    _identity(
+        "identity-link", "link", {**_SOMEBODY, "astrid-user-id": _ADA, "method": "token"}, "user-not-found"
+    ),
+    _identity("identity-create-user", "admin", {"display-name": None}, None),
+    Row(
+        function=(UPLINK, "uplink-register"),
+        needs={"uplink": True},
+        inside=("bot", "discord", "chat"),
+    ),
+    Row(
+        function=(UPLINK, "uplink-send"),
+        needs={"uplink": True},
+        inside=(_ADA, "7", "hello"),
+        passes=("unknown-uplink",),
+    ),
+)
+
+ROWS: tuple[Row, ...] = (*FILES, *BUS, *WEB, *SOCKETS, *PEOPLE)
 
 BY_HANDLE = "the handle was given by a function that is gated"
 BY_TABLE = "gated by the manifest's [publish] and [subscribe] rows"
 OWN = "a capsule's own keys, values, log and clock"
 ASKS = "a person decides"
+PROVED = "says who proved to be at the other end of a handle that a gated function gave"
 
 UNGATED: Mapping[str, str] = {
     "astrid:fs/host@1.0.0 [method]file-handle.read-at": BY_HANDLE,
@@ -251,4 +300,5 @@ UNGATED_INTERFACES: Mapping[str, str] = {
     IO_ERROR: BY_HANDLE,
     POLL: BY_HANDLE,
     STREAMS: BY_HANDLE,
+    REQUEST_CONTEXT: PROVED,
 }

@@ -26,6 +26,9 @@ from aos_runtime.store.kv import KvCase, KvRefused
 
 FS, NET = "astrid:fs/host@1.0.0", "astrid:net/host@1.0.0"
 HTTP_OLD, HTTP = "astrid:http/host@1.0.0", "astrid:http/host@1.1.0"
+APPROVAL, ELICIT = "astrid:approval/host@1.0.0", "astrid:elicit/host@1.0.0"
+IDENTITY, UPLINK = "astrid:identity/host@1.0.0", "astrid:uplink/host@1.0.0"
+REQUEST_CONTEXT = "astrid:request-context/host@1.0.0"
 IPC, KV, SYS = "astrid:ipc/host@1.0.0", "astrid:kv/host@1.0.0", "astrid:sys/host@1.0.0"
 IO_ERROR, POLL, STREAMS = "astrid:io/error@1.0.0", "astrid:io/poll@1.0.0", "astrid:io/streams@1.0.0"
 PUBLISH_IMPORT = f'(import "{IPC}" "publish" (func $publish (param i32 i32 i32 i32 i32)))'

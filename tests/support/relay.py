@@ -4,8 +4,9 @@ Its hook is told which import to call, with which core values, and which bytes t
 it answers with the bytes that the host has written.  Arguments are lowered and results lifted here, by the
 specification (`canonical`) and not by the host, so a codec that errs is seen even where it errs both ways.
 
-Behind the imports stand fakes that note what arrived and answer what they are told (`Relay.call`).  A handle
-among arguments or results is written `New(kind)`: the relay makes one, and reads it back as that.
+Behind the imports stand fakes that note what arrived and answer what they are told (`Relay.call`), or, with a
+context, the factors themselves.  A handle among arguments or results is written `New(kind)`: the relay makes
+one, and reads it back as that.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from aos_runtime.host.boundary import Case
 from aos_runtime.host.code import compile_component
 from aos_runtime.host.factors import FACTORS, Published
 from aos_runtime.host.factors.ipc import UNKNOWN_PREFIX
+from aos_runtime.host.resources import Resource
 from tests.support import abi, canonical
 from tests.support.abi import Function, NamedHandle
 from tests.support.canonical import Image
@@ -109,6 +111,10 @@ class Script:
     seen: list[tuple[Any, ...]] = field(default_factory=list)
     given: dict[int, str] = field(default_factory=dict)
     """The kind of each handle that the guest was given, by the host's number."""
+    make: Callable[[], Resource] = Thing
+    """What the next handle stands for."""
+    lets_go: bool = False
+    """Whether the host lets go of everything before the next call, as at the end of a hook."""
 
     def publish(self, topic: str, payload: bytes) -> str | None:
         """The port behind the one function that the edge serves itself."""
@@ -136,7 +142,7 @@ class Script:
         return Published(lambda context: self.give(context, New(kind)), abi.nameless(function.signature))
 
     def give(self, context: GuestContext, new: New) -> int:
-        handle = context.resources.add(new.kind, Thing())
+        handle = context.resources.add(new.kind, self.make())
         assert handle is not None
         self.given[handle] = new.kind
         return handle
@@ -156,9 +162,20 @@ class Outcome(NamedTuple):
 class Relay:
     """The guest for one interface in one lane, and the fakes behind it."""
 
-    def __init__(self, engine: HostEngine, interface: str, lane: str, *, is_built: bool = True) -> None:
-        """Not `is_built`: no function of the interface is there."""
+    def __init__(
+        self,
+        engine: HostEngine,
+        interface: str,
+        lane: str,
+        *,
+        is_built: bool = True,
+        context: Callable[[], GuestContext] | None = None,
+    ) -> None:
+        """Not `is_built`: no function of the interface is there.  With `context`, which makes one, the
+        factors themselves are.
+        """
         self.interface = interface
+        self._context = context
         self.functions = [one for one in (*abi.functions(), *abi.zoo()) if one.interface == interface]
         self._kinds = sorted({kind for one in self.functions for kind in _kinds_in(one.signature)})
         self._calls = [
@@ -215,6 +232,8 @@ class Relay:
         lowered = [
             _rewrite(kind, value, lambda _kind, new: self._acquire(new.kind)) for (_, kind), value in pairs
         ]
+        if self.script.lets_go:
+            self._ready().context.resources.clear()
         index = self._calls.index(function)
         return self._hook(index, _words(image, function.signature, lowered, area), image, realloc)
 
@@ -243,7 +262,8 @@ class Relay:
     def _ready(self) -> Instance:
         if self.instance is None or self.instance.dead:
             self.close()
-            self.instance = Instance(self.code, self.recorder.context(keeps_resources=True))
+            make = self._context or (lambda: self.recorder.context(keeps_resources=True))
+            self.instance = Instance(self.code, make())
         return self.instance
 
     def _hook(self, index: int, words: Sequence[int], image: Image, realloc: int = 0) -> bytes:
@@ -257,6 +277,8 @@ class Relay:
         built = self.functions if is_built else []
         known = {(one.interface, one.name): self.script.fake(one) for one in built}
         known.update({PUBLISH: FACTORS[PUBLISH]} if PUBLISH in known else {})
+        if self._context is not None:
+            known = dict(FACTORS)
         for kind in self._kinds:
             giver = _giver(kind)
             known[giver.interface, giver.name] = self.script.giver(giver, kind)

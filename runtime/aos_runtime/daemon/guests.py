@@ -23,6 +23,7 @@ from aos_runtime.kernel.principals import Principals
 from aos_runtime.kernel.views import View, holds_capability
 from aos_runtime.names import CapsuleName, PrincipalName
 from aos_runtime.store.children import ChildRecords
+from aos_runtime.store.identity import IdentityStore
 from aos_runtime.store.kv import KvStore
 from aos_runtime.store.storage import Storage
 
@@ -77,7 +78,12 @@ def make_loader(
 
 
 def limit_storage(home: Home, state: KvStore, principals: Principals) -> Storage:
-    """Hold keys and files of every principal to one quota."""
-    storage = Storage(home, limit_of=principals.storage_limit, stored_bytes=state.stored_bytes)
+    """Hold keys, people and files of every principal to one quota."""
+    people = IdentityStore(home)
+    storage = Storage(
+        home,
+        limit_of=principals.storage_limit,
+        stored_bytes=lambda who: state.stored_bytes(who) + people.stored_bytes(who),
+    )
     state.limit_of = storage.keys_limit
     return storage

@@ -17,6 +17,7 @@ from aos_runtime.bus.envelope import Envelope
 from aos_runtime.capsule.capability import Capabilities
 from aos_runtime.host.codecs import Err
 from aos_runtime.host.files import Files
+from aos_runtime.host.people import Identities, Uplinks
 from aos_runtime.host.resources import ResourceTable
 from aos_runtime.host.waiting import WaitGate
 from aos_runtime.names import CapsuleName, PrincipalName
@@ -146,6 +147,10 @@ class GuestContext:
     """Whether a secret is kept under a key; None: none is."""
     network: NetworkDoor | None = None
     """What it reaches outside; None: nothing, whatever its manifest lists."""
+    identities: Identities | None = None
+    """The people that it may ask about; None: none, whatever its manifest lists."""
+    uplinks: Uplinks | None = None
+    """Where it may bring in what others say; None: nowhere."""
     speaks_for: str | None = None
     """Who proved to have sent the frame that was read last: whom an uplink publishes for."""
     current: Envelope | None = None

@@ -18,6 +18,7 @@ from aos_runtime.bus.inbox import Scope
 from aos_runtime.capsule.topics import MAX_TOPIC_BYTES
 from aos_runtime.host import GuestContext
 from aos_runtime.kernel.budget import Budget
+from aos_runtime.kernel.ports import Submission
 from aos_runtime.kernel.receipts import DELIVERY_MARK, own_pattern, take_delivery_id
 from aos_runtime.kernel.routing import Plan
 from aos_runtime.kernel.subscriptions import Owner, Subscription, Subscriptions
@@ -45,6 +46,8 @@ class Bus(Protocol):
         cause: Envelope,
         delivery_id: str | None = None,
     ) -> Plan: ...
+
+    def submit(self, message: Envelope) -> Submission: ...
 
     def is_handled(self, topic: str, principal: str | None) -> bool: ...
     @property
@@ -163,6 +166,19 @@ class GuestPort:
         principal = speaker or UNBOUND_UPLINK
         cause = msgspec.structs.replace(self._cause(), principal=principal, device_key_id=None)
         return self.publish(topic, payload, cause)
+
+    def hand_in(self, topic: str, body: bytes, kind: str) -> Submission | None:
+        """Bring in a message of somebody outside, in the name of whom the guest serves, as a client's would
+        come: it waits for room, within bounds.  None where it is over the principal's rate.
+        """
+        if self._budget is not None and not self._budget.admit(len(body)):
+            return None
+        if self.overheard is not None:
+            return Submission.UNAVAILABLE
+        message = msgspec.structs.replace(
+            self._cause(), topic=topic, body=body, kind=kind, source_id=self._source_id, delivery_id=None
+        )
+        return self._bus.submit(message)
 
     def subscribe(self, pattern: str) -> Subscription | str:
         """A subscription, or the case of the WIT error."""

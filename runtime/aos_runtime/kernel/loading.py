@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 from blake3 import blake3
@@ -32,6 +33,7 @@ from aos_runtime.kernel.failures import failure_sentence
 from aos_runtime.kernel.files import make_files
 from aos_runtime.kernel.guest import Bus, GuestPort, Hearing
 from aos_runtime.kernel.guest_env import GuestEnv
+from aos_runtime.kernel.identities import GuestIdentities
 from aos_runtime.kernel.kernel import Journal, system_cause
 from aos_runtime.kernel.mcp_guest import McpGuest, Programs, Starts, open_mcp, with_rows
 from aos_runtime.kernel.outside import Outside
@@ -39,9 +41,11 @@ from aos_runtime.kernel.ports import State
 from aos_runtime.kernel.probe import Described, Tool, describe, unrouted
 from aos_runtime.kernel.runloop import EXEMPT_WINDOW_S, WINDOW_S, Attempt, RunLoop
 from aos_runtime.kernel.subscriptions import Owner, Subscriptions
+from aos_runtime.kernel.uplinks import GuestUplinks
 from aos_runtime.names import CapsuleName, Digest, PrincipalName
 from aos_runtime.policy.denials import Denial
 from aos_runtime.store.file_tree import PRIVATE_UMASK, Grow, has_room
+from aos_runtime.store.identity import IdentityStore
 from aos_runtime.store.installed import Installed, load_installed
 
 RequestApproval = Callable[[CapsuleName, PrincipalName, Envelope | None, str, str], str | Err]
@@ -129,6 +133,7 @@ class Loader:
         room_of: RoomOf = lambda _principal: has_room,
     ) -> None:
         self._room_of = room_of
+        self._people = IdentityStore(home)
         self._outside = outside
         self._programs = programs
         self._umask = umask
@@ -295,9 +300,18 @@ class Loader:
             has_capability=lambda holder, capability: self._holds(principal, holder, capability),
         )
         note = note_calls(self._trail, principal, name)
-        context.files = make_files(
-            self._home, installed, context, note, denials.note, self._umask, self._room_of(principal)
+        held, grow, report = (
+            context.capabilities,
+            self._room_of(principal),
+            partial(self._journal.daemon, "error"),
         )
+        context.identities = GuestIdentities(
+            self._people, principal, held.identity, grow, note, denials.note, report
+        )
+        context.uplinks = GuestUplinks(
+            manifest.uplinks, port.hand_in, note, denials.note, is_uplink=held.uplink
+        )
+        context.files = make_files(self._home, installed, context, note, denials.note, self._umask, grow)
         if self._outside is not None:
             context.network = self._outside.door(installed, env, note, denials.note)
         if attempt is not None:

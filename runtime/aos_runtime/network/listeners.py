@@ -100,7 +100,9 @@ class UnixListener:
                 link = Link(_accepted(self._socket, wait))
                 identity = self._admit(link, wait)
                 if identity is not None:
-                    return TcpStream(link, release, owner=str(uuid.uuid4()), principal=principal_of(identity))
+                    principal = principal_of(identity)
+                    owner = None if principal is None else str(uuid.uuid4())
+                    return TcpStream(link, release, owner=owner, principal=principal)
         except BaseException:
             release()
             raise

@@ -121,6 +121,7 @@ def _own_paths(home: Home, principal: PrincipalName) -> Iterator[Path]:
     if home.log_folder(principal) != home.log:
         yield home.log_folder(principal)
     yield home.tools_file(principal)
+    yield home.identities(principal)
 
 
 def _is_there(path: Path) -> bool:

@@ -6,8 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from aos_runtime.capsule.capability import IDENTITY_LEVELS
 from aos_runtime.host.factors import FACTORS
-from tests.support.capability_matrix import BROAD, DENIED, KEYS, ROWS, UNGATED, UNGATED_INTERFACES, Room, Row
+from tests.support.capability_matrix import (
+    BROAD,
+    DENIED,
+    KEYS,
+    PEOPLE,
+    ROWS,
+    UNGATED,
+    UNGATED_INTERFACES,
+    Room,
+    Row,
+)
 
 EACH = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 
@@ -64,3 +75,14 @@ def test_no_other_capability_opens_it(row: Row, room: Room) -> None:
     for key, entries in BROAD.items():
         if set(row.needs) != {key}:
             assert row.call(room.context({key: entries}), row.inside) == DENIED, f"{key} alone opens it"
+
+
+@pytest.mark.parametrize("level", IDENTITY_LEVELS)
+def test_a_level_of_identity_opens_its_own_functions_and_the_lesser_ones(level: str, room: Room) -> None:
+    for row in PEOPLE:
+        needed = row.needs.get("identity")
+        if isinstance(needed, tuple):
+            is_open = IDENTITY_LEVELS.index(needed[0]) <= IDENTITY_LEVELS.index(level)
+            case = row.call(room.context({"identity": (level,)}), row.inside)
+            assert (case in row.passes) if is_open else (case == DENIED)
+            assert row.call(room.context({"identity": ("RESOLVE", "root")}), row.inside) == DENIED

@@ -10,7 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aos_runtime.host.factors import approval, elicit, fs, http, io, ipc, kv, net, sys
+from aos_runtime.host.factors import (
+    approval,
+    elicit,
+    fs,
+    http,
+    identity,
+    io,
+    ipc,
+    kv,
+    net,
+    request_context,
+    sys,
+    uplink,
+)
 from aos_runtime.host.factors.factor import Factor, Published
 
 __all__ = ["FACTORS", "Factor", "Published"]
@@ -23,13 +36,16 @@ FACTORS: Mapping[tuple[str, str], Published] = {
         ("astrid:fs/host@1.0.0", fs.FUNCTIONS),
         ("astrid:http/host@1.0.0", http.FUNCTIONS_1_0),
         ("astrid:http/host@1.1.0", http.FUNCTIONS),
+        ("astrid:identity/host@1.0.0", identity.FUNCTIONS),
         ("astrid:io/error@1.0.0", io.ERRORS),
         ("astrid:io/poll@1.0.0", io.POLLING),
         ("astrid:io/streams@1.0.0", io.STREAMS),
         ("astrid:ipc/host@1.0.0", ipc.FUNCTIONS),
         ("astrid:kv/host@1.0.0", kv.FUNCTIONS),
         ("astrid:net/host@1.0.0", net.FUNCTIONS),
+        ("astrid:request-context/host@1.0.0", request_context.FUNCTIONS),
         ("astrid:sys/host@1.0.0", sys.FUNCTIONS),
+        ("astrid:uplink/host@1.0.0", uplink.FUNCTIONS),
     )
     for name, published in functions.items()
 }

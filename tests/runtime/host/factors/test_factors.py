@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aos_runtime.home import Home
 from aos_runtime.host import Case, GuestTrap, HostEngine, Instance, wit
 from aos_runtime.host.door import AbiViolation
 from aos_runtime.host.factors import FACTORS
 from aos_runtime.host.functions import FunctionCodec
+from aos_runtime.kernel.identities import GuestIdentities
+from aos_runtime.names import DEFAULT_PRINCIPAL
+from aos_runtime.store.file_tree import has_room
+from aos_runtime.store.identity import IdentityStore
 from tests.support.guests import (
     CONTINUE,
     FS,
     HTTP,
     HTTP_OLD,
+    IDENTITY,
     IO_ERROR,
     IPC,
     KV,
     NET,
     POLL,
+    REQUEST_CONTEXT,
     STREAMS,
     SYS,
+    UPLINK,
     FakeInflow,
     Recorder,
     guest_text,
@@ -38,17 +47,16 @@ WAITING = {
     (KV, "kv-cas"): ("k", None, bytes(1 << 17)),
     (KV, "kv-clear-prefix"): ("",),
 }
-ALWAYS_WAITING = (FS,)
+ALWAYS_WAITING = (FS, IDENTITY)
 """Interfaces whose every function may wait."""
 REACHING = (HTTP_OLD, HTTP, NET)
 """Interfaces whose every function but the methods of what it gave may wait."""
 
 
 def test_what_is_built() -> None:
-    interfaces = (FS, HTTP_OLD, HTTP, IO_ERROR, IPC, KV, NET, POLL, STREAMS, SYS)
-    counts = {interface: sum(1 for one, _ in FACTORS if one == interface) for interface in interfaces}
     expected = {FS: 23, HTTP_OLD: 8, HTTP: 15, IO_ERROR: 1, IPC: 7, KV: 7, NET: 47, POLL: 3, STREAMS: 15}
-    assert counts == {**expected, SYS: 10}
+    expected |= {SYS: 10, IDENTITY: 5, UPLINK: 2, REQUEST_CONTEXT: 2}
+    assert {one: sum(key[0] == one for key in FACTORS) for one in expected} == expected
 
 
 def smallest(kind: wit.Type) -> Any:
@@ -81,13 +89,22 @@ def takes_a_lie(key: tuple[str, str]) -> bool:
 
 
 @pytest.mark.parametrize("key", sorted(FACTORS), ids=lambda key: key[1])
-def test_those_that_wait_make_way_first(key: tuple[str, str], recorder: Recorder) -> None:
+def test_those_that_wait_make_way_first(key: tuple[str, str], recorder: Recorder, tmp_path: Path) -> None:
     published = FACTORS[key]
     order: list[str] = []
     context = recorder.context(
         before_block=lambda: order.append("way"),
         sleep=lambda _s: order.append("wait") or True,
         network=Net().door(),
+        identities=GuestIdentities(
+            IdentityStore(Home(tmp_path)),
+            DEFAULT_PRINCIPAL,
+            ("admin",),
+            has_room,
+            lambda _call, _target, _error: order.append("act"),
+            lambda _denial: None,
+            lambda _problem: None,
+        ),
     )
     if key[0] == IPC:
         context.resources.add("subscription", FakeInflow())
