@@ -55,7 +55,7 @@ _aos_node() { # what one command offers
         'aos capsule build')
             _aos_commands=''
             _aos_argument='folder'
-            _aos_options='-o --output --debug --locked --offline --strict --compression --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
+            _aos_options='-o --output --debug --locked --offline --strict --compression --from-mcp-json --format --json --principal -v --verbose -q --quiet --color --no-input -h --help'
             ;;
         'aos capsule install')
             _aos_commands=''
@@ -399,6 +399,7 @@ _aos_option() { # what follows one option
         'aos capsule build --debug' | 'aos capsule build --locked' | 'aos capsule build --offline' | 'aos capsule build --strict' | 'aos capsule build --json' | 'aos capsule build -v' | 'aos capsule build --verbose' | 'aos capsule build -q' | 'aos capsule build --quiet' | 'aos capsule build --no-input' | 'aos capsule build -h' | 'aos capsule build --help') ;;
         'aos capsule build -o' | 'aos capsule build --output') _aos_kind='folder' ;;
         'aos capsule build --compression') _aos_kind='words:gzip zstd' ;;
+        'aos capsule build --from-mcp-json') _aos_kind='file' ;;
         'aos capsule build --format') _aos_kind='words:pretty json' ;;
         'aos capsule build --principal') _aos_kind='none' ;;
         'aos capsule build --color') _aos_kind='words:always never auto' ;;

@@ -14,7 +14,7 @@ function __aos_names --description 'the names of one kind, from the index that a
 end
 
 set -g __aos_nodes 'aos' 'aos init' 'aos capsule' 'aos capsule new' 'aos capsule build' 'aos capsule install' 'aos capsule list' 'aos capsule show' 'aos capsule config' 'aos capsule remove' 'aos start' 'aos stop' 'aos restart' 'aos tool' 'aos tool list' 'aos tool show' 'aos tool call' 'aos tool calls' 'aos tool cancel' 'aos approve' 'aos status' 'aos ps' 'aos logs' 'aos events' 'aos events tail' 'aos events pub' 'aos events request' 'aos trace' 'aos top' 'aos topics' 'aos topics match' 'aos audit' 'aos audit stats' 'aos audit tail' 'aos audit verify' 'aos audit export' 'aos agent' 'aos agent create' 'aos agent list' 'aos agent show' 'aos agent enable' 'aos agent disable' 'aos agent delete' 'aos agent modify' 'aos caps' 'aos caps show' 'aos caps grant' 'aos caps revoke' 'aos caps check' 'aos caps why' 'aos group' 'aos group create' 'aos group list' 'aos group show' 'aos group modify' 'aos group delete' 'aos keypair' 'aos keypair generate' 'aos keypair list' 'aos keypair show' 'aos keypair pubkey' 'aos keypair delete' 'aos quota' 'aos quota show' 'aos quota set' 'aos demo' 'aos completions' 'aos version'
-set -g __aos_with_value --add-caps --add-capsule --add-group --agent --answer --approve --arg --as --caps --capsule --clone --color --compression --count --cpu-rate --description --format --from --grant --grep --group --head --in-flight --inherit-from --input --interval --ipc-rate --kind --level --limit --lines --memory --name --note --of --output --path --principal --processes --remove-caps --remove-capsule --remove-group --reply-topic --session --set --since --storage --timeout --unset --until --var --workspace -a -n -o
+set -g __aos_with_value --add-caps --add-capsule --add-group --agent --answer --approve --arg --as --caps --capsule --clone --color --compression --count --cpu-rate --description --format --from --from-mcp-json --grant --grep --group --head --in-flight --inherit-from --input --interval --ipc-rate --kind --level --limit --lines --memory --name --note --of --output --path --principal --processes --remove-caps --remove-capsule --remove-group --reply-topic --session --set --since --storage --timeout --unset --until --var --workspace -a -n -o
 
 function __aos_at --description 'whether the command line stands in one command'
     set -l tokens (commandline -opc)
@@ -107,6 +107,7 @@ complete -c aos -n '__aos_at \'aos capsule build\'' -l locked -d 'Cargo.lock mus
 complete -c aos -n '__aos_at \'aos capsule build\'' -l offline -d 'Never use the network.'
 complete -c aos -n '__aos_at \'aos capsule build\'' -l strict -d 'Treat warnings about the capsule as errors.'
 complete -c aos -n '__aos_at \'aos capsule build\'' -l compression -x -a 'gzip zstd' -d 'gzip or zstd.'
+complete -c aos -n '__aos_at \'aos capsule build\'' -l from-mcp-json -r -F -d 'Make the manifest from a list of MCP servers.'
 complete -c aos -n '__aos_at \'aos capsule build\'' -l format -x -a 'pretty json' -d 'Form of the result: pretty or json.'
 complete -c aos -n '__aos_at \'aos capsule build\'' -l json -d 'Same as --format json.'
 complete -c aos -n '__aos_at \'aos capsule build\'' -l principal -x -d 'Act for this principal (AOS_PRINCIPAL; else default).'

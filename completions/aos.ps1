@@ -102,6 +102,7 @@ Register-ArgumentCompleter -Native -CommandName aos -ScriptBlock {
             '--offline' = 'Never use the network.'
             '--strict' = 'Treat warnings about the capsule as errors.'
             '--compression' = 'gzip or zstd.'
+            '--from-mcp-json' = 'Make the manifest from a list of MCP servers.'
             '--format' = 'Form of the result: pretty or json.'
             '--json' = 'Same as --format json.'
             '--principal' = 'Act for this principal (AOS_PRINCIPAL; else default).'

@@ -15,7 +15,7 @@ from aos_cli.build.diagnose import explain_failure
 from aos_cli.build.process import Command, Sink, run
 from aos_cli.build.rustflags import TARGET, Remap, remap_flags
 from aos_cli.build.toolchain import INSTALL_RUST, Compiler
-from aos_runtime.errors import BuildFailed, InvalidInput, NotFound, PeerFault, Unavailable
+from aos_runtime.errors import BuildFailed, InvalidInput, PeerFault, Unavailable
 
 METADATA_TIMEOUT_S = 900.0
 BUILD_TIMEOUT_S = 3600.0
@@ -105,17 +105,6 @@ class Artifact:
     def dependency_file(self) -> Path:
         """The make-style list of the sources that it was made from."""
         return self.path.with_suffix(".d")
-
-
-def check_project_folder(folder: Path) -> None:
-    """Check that there is a cargo project in `folder`.  NotFound `cargo-project-missing`."""
-    if not (folder / "Cargo.toml").is_file():
-        raise NotFound(
-            "cargo-project-missing",
-            f"there is no Cargo.toml in {folder}",
-            hint="name the folder of a capsule project, or make one with `aos capsule new NAME`",
-            path=str(folder),
-        )
 
 
 def read_project(cargo: Cargo) -> Project:

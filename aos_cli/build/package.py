@@ -108,14 +108,14 @@ def stage_wit(folder: Path, contracts: bytes | None, *, no_contracts: str) -> Wi
 
 def pack(
     manifest: bytes,
-    component: tuple[str, bytes],
+    component: tuple[str, bytes] | None,
     extras: Sequence[Extra],
     wit: Wit,
     *,
     compression: Compression,
     seed: bytes | None,
 ) -> Packed:
-    """Write the archive; signed with `seed`, unsigned where it is None.
+    """Write the archive; signed with `seed`, unsigned where it is None.  `component` is its path and bytes.
 
     The same input gives the same bytes, whoever packs it, wherever and whenever.
     """
@@ -128,10 +128,10 @@ def pack(
         sign_content,
     )
 
-    name, data = component
+    binaries = [Member(path=component[0], data=component[1])] if component else []
     members = [
         Member(path=MANIFEST_FILE, data=manifest),
-        Member(path=name, data=data),
+        *binaries,
         *(_member(extra) for extra in (*extras, *wit.files)),
     ]
     digest = content_digest(entry_of(member) for member in members)

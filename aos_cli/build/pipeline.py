@@ -2,7 +2,7 @@
 
 Warnings are said as they are found; with `strict` they end the build before cargo compiles anything that is
 not needed to find them.  Nothing but the finished archive is written outside cargo's target folder, and it
-replaces the one before in one step.
+replaces the one before in one step.  A project that nothing compiles takes the short way of `build.folder`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from aos_cli.build import cargo as cargo_room
 from aos_cli.build.cargo import Artifact, Cargo, Project
 from aos_cli.build.cargo_config import CargoConfig, cargo_home, read_cargo_config
-from aos_cli.build.component import check_wit_folder, make_component
+from aos_cli.build.component import make_component
+from aos_cli.build.contents import collect_extras, stage_interfaces, write_package
+from aos_cli.build.folder import build_folder
 from aos_cli.build.freshness import (
     owners,
     read_sources,
@@ -27,17 +29,8 @@ from aos_cli.build.freshness import (
     render_record,
     stale_sources,
 )
-from aos_cli.build.package import (
-    LARGE_ARCHIVE_BYTES,
-    Compression,
-    Extra,
-    Packed,
-    Wit,
-    collect_named,
-    collect_opaque,
-    pack,
-    stage_wit,
-)
+from aos_cli.build.kinds import Kind, read_kind
+from aos_cli.build.package import Wit, pack
 from aos_cli.build.plan import (
     Source,
     bind_manifest,
@@ -45,63 +38,20 @@ from aos_cli.build.plan import (
     named_files,
     read_source,
     reference_warnings,
-    strict_failure,
 )
 from aos_cli.build.process import PROBE_TIMEOUT_S, Command, Sink, run
 from aos_cli.build.record import BuildRecord
+from aos_cli.build.request import Request, Talk
 from aos_cli.build.rustflags import TARGET, Flags, decide_flags
 from aos_cli.build.toolchain import Toolchain, choose_toolchain, probe_environ
 from aos_cli.console import Console, safe
 from aos_runtime.errors import AosError, Issue
 
+__all__ = ["Request", "build_project"]
+
 CONTRACTS_FILE = Path("wit") / "astrid-contracts.wit"
 _MAX_CONTRACTS_BYTES = 4 * 1024 * 1024
 _LOCK_WAIT_S = 3600.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What to build and how.  `seed` signs the archive; None leaves it unsigned.
-
-    `locked` holds for lock file and pinned toolchain; with `any_toolchain` for the lock file only.
-    """
-
-    folder: Path
-    output: Path
-    debug: bool = False
-    locked: bool = False
-    any_toolchain: bool = False
-    offline: bool = False
-    strict: bool = False
-    compression: Compression = "gzip"
-    seed: bytes | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class Talk:
-    """What is said during one build, and kept for its record."""
-
-    console: Console
-    strict: bool
-    warnings: list[Issue] = field(default_factory=list)
-
-    def note(self, text: str) -> None:
-        self.console.note(safe(text))
-
-    def doubt(self, *issues: Issue) -> None:
-        """Warnings about the capsule: under `strict` all of them become the error."""
-        failure = strict_failure(issues) if self.strict else None
-        if failure is not None:
-            raise failure
-        self.warn(*issues)
-
-    def warn(self, *issues: Issue) -> None:
-        """Say each; they are no reason to fail."""
-        self.warnings += issues
-        for issue in issues:
-            self.console.warn(safe(issue.render()))
-            if issue.hint:
-                self.console.hint(safe(issue.hint))
 
 
 def build_project(request: Request, *, environ: Mapping[str, str], console: Console) -> BuildRecord:
@@ -109,16 +59,23 @@ def build_project(request: Request, *, environ: Mapping[str, str], console: Cons
 
     Raises what each room raises; an archive from an earlier build stays as it was then.
     """
+    kind = Kind.MCP if request.mcp_json else read_kind(request.folder)
+    if kind is not Kind.CARGO:
+        return build_folder(request, kind, console=console)
+    return _build_crate(request, environ, console)
+
+
+def _build_crate(request: Request, environ: Mapping[str, str], console: Console) -> BuildRecord:
     began = time.monotonic()
     talk = Talk(console=console, strict=request.strict)
-    cargo_room.check_project_folder(request.folder)
     with _shown(console) as show:
         config = read_cargo_config(request.folder, environ)
         toolchain = _toolchain(request, config, environ, talk)
         cargo = _cargo(request, toolchain, environ, console, show)
         project = cargo_room.read_project(cargo)
         source, contracts = _plan(request, project, talk)
-        extras, wit = _extras(request.folder, source), _wit(request, project, contracts, talk)
+        extras = collect_extras(request.folder, named_files(source.manifest, request.folder))
+        wit = _wit(request, project, contracts, talk)
         cargo = _with_flags(cargo, project, toolchain, config, talk)
         artifact, core = _compile(request, cargo, project, talk)
     component = make_component(core, artifact.libraries)
@@ -127,7 +84,7 @@ def build_project(request: Request, *, environ: Mapping[str, str], console: Cons
         talk.note(f"note: in the archive's Capsule.toml {change}")
     named = (f"{project.stem}.wasm", component.data)
     packed = pack(bound.data, named, extras, wit, compression=request.compression, seed=request.seed)
-    path = _write(request, project, packed, talk)
+    path = write_package(request, project.package.name, packed, talk)
     return BuildRecord(
         path=path,
         manifest=bound.manifest,
@@ -280,47 +237,8 @@ def _compile(request: Request, cargo: Cargo, project: Project, talk: Talk) -> tu
         return artifact, artifact.path.read_bytes()
 
 
-def _extras(folder: Path, source: Source) -> tuple[Extra, ...]:
-    """What goes in besides manifest, component and `wit/`, each path once."""
-    found = (*collect_named(folder, named_files(source.manifest, folder)), *collect_opaque(folder))
-    return tuple({extra.path: extra for extra in found if not extra.path.startswith("wit/")}.values())
-
-
 def _wit(request: Request, project: Project, contracts: bytes | None, talk: Talk) -> Wit:
     sdk = project.sdk
     why = f"{sdk.name} {sdk.version} brings none" if sdk else "no astrid-sdk is in the graph"
-    wit = stage_wit(request.folder, contracts, no_contracts=f"the contracts were not packed: {why}")
-    for note in wit.notes:
-        talk.note(f"note: {note}")
-    if (request.folder / "wit").is_dir():
-        problem = _wit_problem(wit)
-        if problem:
-            message = f"wit/ does not resolve as one package: {problem}"
-            talk.doubt(
-                Issue(message=message, file="wit", hint="correct it: others read your interfaces there")
-            )
-    return wit
-
-
-def _wit_problem(wit: Wit) -> str | None:
-    import tempfile
-
-    with tempfile.TemporaryDirectory(prefix="aos-wit-") as name:
-        for extra in wit.files:
-            path = Path(name) / extra.path
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(extra.data)
-        return check_wit_folder(Path(name) / "wit")
-
-
-def _write(request: Request, project: Project, packed: Packed, talk: Talk) -> Path:
-    from aos_runtime.store.files import write_atomic
-
-    if len(packed.data) > LARGE_ARCHIVE_BYTES:
-        size = len(packed.data)
-        message = f"the archive has {size} bytes, and installing refuses more than {LARGE_ARCHIVE_BYTES}"
-        talk.doubt(Issue(message=message, hint="keep large files out of assets/ and skills/"))
-    request.output.mkdir(parents=True, exist_ok=True)
-    path = request.output / f"{project.package.name}.capsule"
-    write_atomic(path, packed.data, mode=0o644, sync=False)
-    return path
+    no_contracts = f"the contracts were not packed: {why}"
+    return stage_interfaces(request.folder, contracts, talk, no_contracts=no_contracts)

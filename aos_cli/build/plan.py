@@ -18,6 +18,7 @@ from aos_runtime import HOST_VERSION
 from aos_runtime.capsule.manifest import MANIFEST_FILE, Manifest, check_host_version, parse_manifest
 from aos_runtime.capsule.manifest_sections import RETIRED_SECTIONS
 from aos_runtime.capsule.manifest_text import load_toml
+from aos_runtime.capsule.paths import path_problem, without_dots
 from aos_runtime.errors import AosError, InvalidInput, Issue
 
 if TYPE_CHECKING:
@@ -49,6 +50,18 @@ def read_source(folder: Path, package: Crate) -> tuple[Source, Issue | None]:
 
     InvalidInput `manifest-*` with all issues; `manifest-symlink` where the file is a link.
     """
+    source = read_manifest(folder)
+    if source is not None:
+        return source, None
+    data = _smallest(package)
+    message = f"there is no {MANIFEST_FILE}: one was made, and with it the capsule cannot use the bus"
+    hint = "write one with [publish] and [subscribe] rows; `aos capsule new` shows the form"
+    issue = Issue(message=message, file=MANIFEST_FILE, hint=hint)
+    return Source(data=data, manifest=parse_manifest(data)), issue
+
+
+def read_manifest(folder: Path) -> Source | None:
+    """Read `Capsule.toml`; None where there is none.  Raises as `read_source`."""
     path = folder / MANIFEST_FILE
     if path.is_symlink():
         raise InvalidInput(
@@ -58,22 +71,23 @@ def read_source(folder: Path, package: Crate) -> tuple[Source, Issue | None]:
             path=str(path),
         )
     if not path.is_file():
-        data = _smallest(package)
-        message = f"there is no {MANIFEST_FILE}: one was made, and with it the capsule cannot use the bus"
-        hint = "write one with [publish] and [subscribe] rows; `aos capsule new` shows the form"
-        issue = Issue(message=message, file=MANIFEST_FILE, hint=hint)
-        return Source(data=data, manifest=parse_manifest(data)), issue
+        return None
     with path.open("rb") as file:
         data = file.read(MAX_MANIFEST_BYTES).removeprefix(_BOM)
-    return Source(data=data, manifest=parse_manifest(data)), None
+    return Source(data=data, manifest=parse_manifest(data))
 
 
-def manifest_warnings(manifest: Manifest, package: Crate) -> tuple[tuple[Issue, ...], tuple[Issue, ...]]:
-    """What is doubtful about a manifest (`--strict` refuses it), and what is only noted (retired)."""
+def manifest_warnings(
+    manifest: Manifest, package: Crate | None
+) -> tuple[tuple[Issue, ...], tuple[Issue, ...]]:
+    """What is doubtful about a manifest (`--strict` refuses it), and what is only noted (retired).
+
+    `package` is the crate that it must agree with, where there is one.
+    """
     retired = tuple(f"`{section}` " for section in RETIRED_SECTIONS)
     notes = tuple(issue for issue in manifest.warnings if issue.message.startswith(retired))
     doubtful = [issue for issue in manifest.warnings if issue not in notes]
-    if manifest.version != package.version:
+    if package is not None and manifest.version != package.version:
         message = f"the version is {manifest.version} here and {package.version} in Cargo.toml"
         hint = "the capsule is published under the version in Capsule.toml"
         doubtful.append(Issue(message=message, file=MANIFEST_FILE, hint=hint))
@@ -106,7 +120,8 @@ def reference_warnings(source: Source, contracts: str | None) -> tuple[Issue, ..
 def named_files(manifest: Manifest, folder: Path) -> tuple[str, ...]:
     """The files and folders besides the component that the manifest names, as relative paths.
 
-    An `mcp_server` command counts where it is a path inside the project, not where it is a program on PATH.
+    An `mcp_server` command counts where it is a path inside the project, not where it is a program on PATH;
+    an argument where it is a file of the project that is not hidden (a secret may lie in `.env`).
     """
     named = [row.file for row in manifest.commands if row.file]
     named += [row.file for row in manifest.context_files if row.file]
@@ -115,7 +130,15 @@ def named_files(manifest: Manifest, folder: Path) -> tuple[str, ...]:
         is_inside = "/" in command or (folder / command).exists()
         if command and not command.startswith("/") and is_inside:
             named.append(command)
+        named += [without_dots(argument) for argument in server.args if _is_own_file(folder, argument)]
     return tuple(dict.fromkeys(name.removeprefix("./") for name in named))
+
+
+def _is_own_file(folder: Path, argument: str) -> bool:
+    path = without_dots(argument)
+    if path_problem(path) is not None or path == MANIFEST_FILE:
+        return False
+    return not any(part.startswith(".") for part in path.split("/")) and (folder / path).is_file()
 
 
 def bind_manifest(source: Source, stem: str, component: bytes) -> Bound:

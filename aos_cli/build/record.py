@@ -17,15 +17,15 @@ _TOOL_PREFIX = "tool.v1.execute."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildRecord:
-    """One finished build."""
+    """One finished build.  `component`, `toolchain` and `profile` are None where nothing was compiled."""
 
     path: Path
     manifest: Manifest
     packed: Packed
-    component: Component
+    component: Component | None
     sdk: str | None
-    toolchain: Toolchain
-    profile: str
+    toolchain: Toolchain | None
+    profile: str | None
     compression: Compression
     is_fresh: bool
     warnings: tuple[Issue, ...]
@@ -38,11 +38,16 @@ class BuildRecord:
         names = (topic.removeprefix(_TOOL_PREFIX) for topic in topics)
         return tuple(name for name in names if "*" not in name and "." not in name)
 
+    @property
+    def mcp_servers(self) -> tuple[str, ...]:
+        """The servers that a daemon will start."""
+        return tuple(row.id for row in self.manifest.mcp_servers if row.type == "stdio")
+
     def to_json(self) -> dict[str, object]:
         """The document of `aos capsule build --format json`, schema 1."""
         from aos_runtime.capsule.provenance import bytes_digest
 
-        provenance = self.packed.provenance
+        component, provenance = self.component, self.packed.provenance
         return {
             "schema_version": SCHEMA_VERSION,
             "path": str(self.path),
@@ -53,17 +58,18 @@ class BuildRecord:
             "digests": {
                 "archive": f"blake3:{bytes_digest(self.packed.data)}",
                 "content": f"blake3:{self.packed.content_digest}",
-                "component": f"blake3:{bytes_digest(self.component.data)}",
+                "component": f"blake3:{bytes_digest(component.data)}" if component else None,
             },
             "signer": provenance.signer if provenance else None,
             "files": list(self.packed.files),
             "tools": list(self.tools),
+            "mcp_servers": list(self.mcp_servers),
             "capabilities": self.manifest.capabilities.to_json(),
-            "imports": list(self.component.imports),
+            "imports": list(component.imports) if component else [],
             "sdk": self.sdk,
             "profile": self.profile,
             "fresh": self.is_fresh,
-            "toolchain": self.toolchain.to_json(),
+            "toolchain": self.toolchain.to_json() if self.toolchain else None,
             "warnings": [
                 {
                     "message": one.message,

@@ -1,4 +1,4 @@
-"""`aos capsule build`: a project folder becomes a `.capsule` file."""
+"""`aos capsule build`: a project folder, or a list of MCP servers, becomes a `.capsule` file."""
 
 from __future__ import annotations
 
@@ -36,25 +36,35 @@ def build(
         str,
         typer.Option("--compression", metavar="KIND", help="gzip or zstd.", callback=_compression),
     ] = "gzip",
+    from_mcp_json: Annotated[
+        str | None,
+        typer.Option("--from-mcp-json", metavar="FILE", help="Make the manifest from a list of MCP servers."),
+    ] = None,
 ) -> int:
-    """Compile the project in PATH and pack it into DIR/<package>.capsule, signed with this home's key.
+    """Build the project in PATH and pack it into DIR/<package>.capsule, signed with this home's key.
 
-    DIR is taken from the current folder. Cargo's own words go to stderr as they come. JSON:
-    {"schema_version": 1, "path", "name", "version", "size_bytes", "digests", "tools", "capabilities",
-    "toolchain", "warnings", "duration_ms", ...}.
+    A Rust project is compiled, and cargo's own words go to stderr as they come. A folder whose Capsule.toml
+    has no component, or that has an mcp.json, is packed as it is. DIR is taken from the current folder. JSON:
+    {"schema_version": 1, "path", "name", "version", "size_bytes", "digests", "tools", "mcp_servers",
+    "capabilities", "toolchain", "warnings", "duration_ms", ...}.
 
     Examples:
       aos capsule build
       aos capsule build ./my-capsule --locked --strict
+      aos capsule build --from-mcp-json ./servers/mcp.json
     """
     from aos_cli.build.pipeline import Request, build_project
     from aos_runtime.store.keys import load_runtime_seed
     from aos_runtime.store.layout import open_home
 
     console, invocation = get_console(), get_invocation()
+    mcp_json = Path(from_mcp_json).expanduser().absolute() if from_mcp_json is not None else None
+    if mcp_json is not None and path != ".":
+        raise typer.BadParameter("PATH cannot stand beside it: the project is the folder of FILE")
     open_home(invocation.home, create=True)
     request = Request(
-        folder=Path(path).expanduser().resolve(),
+        folder=(mcp_json.parent if mcp_json else Path(path).expanduser()).resolve(),
+        mcp_json=mcp_json,
         output=Path(output).expanduser().absolute(),
         debug=debug,
         locked=locked,
@@ -67,7 +77,8 @@ def build(
     if console.is_json:
         console.json(record.to_json())
         return 0
-    tools = ", ".join(record.tools) or "none"
-    console.success(f"{record.manifest.name} {record.manifest.version}, tools: {safe(tools)}")
+    what, names = ("MCP servers", record.mcp_servers) if record.mcp_servers else ("tools", record.tools)
+    shown = ", ".join(names) or "none"
+    console.success(f"{record.manifest.name} {record.manifest.version}, {what}: {safe(shown)}")
     console.data(safe(str(record.path)))
     return 0

@@ -69,6 +69,7 @@ _OPTIONS = {
     "--path": Value(kind="folder"),
     "--workspace": Value(kind="folder"),
     "--input": Value(kind="file"),
+    "--from-mcp-json": Value(kind="file"),
 }
 
 

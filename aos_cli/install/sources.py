@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from aos_cli.build.kinds import find_kind
 from aos_runtime.errors import InvalidInput, NotFound
 
 _SUFFIX = ".capsule"
@@ -60,13 +61,13 @@ def _archive(path: Path) -> Source:
 
 
 def _expand_folder(folder: Path) -> tuple[Source, ...]:
-    if (folder / "Cargo.toml").is_file():
+    if find_kind(folder) is not None:
         return (Source(path=folder, is_project=True),)
     archives = sorted(path for path in folder.iterdir() if path.suffix == _SUFFIX and path.is_file())
     if archives:
         return tuple(Source(path=path, is_project=False) for path in archives)
     raise InvalidInput(
         "source-kind",
-        f"nothing to install in {folder}: no .capsule file and no Cargo.toml",
+        f"nothing to install in {folder}: no .capsule file, Cargo.toml, Capsule.toml or mcp.json",
         hint="start a project with `aos capsule new NAME`, or name a folder that holds .capsule files",
     )

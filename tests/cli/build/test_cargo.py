@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from aos_cli.build.cargo import Artifact, Cargo, Project, build, check_project_folder, read_project
+from aos_cli.build.cargo import Artifact, Cargo, Project, build, read_project
 from aos_cli.build.process import Sink
 from aos_cli.build.rustflags import Remap
 from aos_cli.build.toolchain import Compiler
-from aos_runtime.errors import AosError, BuildFailed, InvalidInput, NotFound, PeerFault, Unavailable
+from aos_runtime.errors import AosError, BuildFailed, InvalidInput, PeerFault, Unavailable
 
 
 def _ignore(_: bytes) -> None:
@@ -166,13 +166,6 @@ def test_a_workspace_without_a_package_is_not_built(stand: Stand) -> None:
     member = stand.package(manifest_path=str(stand.folder / "member" / "Cargo.toml"))
     stand.answers(stand.metadata(member))
     assert code_of(read_project, stand.cargo())[0] == "cargo-package"
-
-
-def test_a_folder_without_a_cargo_project(stand: Stand) -> None:
-    check_project_folder(stand.folder)
-    (stand.folder / "Cargo.toml").unlink()
-    with pytest.raises(NotFound, match=r"there is no Cargo\.toml in"):
-        check_project_folder(stand.folder)
 
 
 def test_bld_08_no_cargo(stand: Stand) -> None:

@@ -19,6 +19,13 @@ name = "demo"
 version = "0.1.0"
 [capabilities]
 net = ["example.com"]
+host_process = ["run"]
+[[mcp_server]]
+id = "runner"
+command = "run"
+[[mcp_server]]
+id = "far"
+type = "sse"
 [subscribe]
 "tool.v1.execute.hello" = { wit = "opaque", handler = "tool_execute_hello" }
 "tool.v1.execute.silent" = { wit = "opaque" }
@@ -75,6 +82,7 @@ def test_the_document_has_its_version_and_every_fact() -> None:
         "signer": "3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29",
         "files": ["Capsule.toml", "demo.wasm"],
         "tools": ["hello"],
+        "mcp_servers": ["runner"],
         "imports": ["astrid:sys/host@1.0.0"],
         "sdk": "0.7.2",
         "profile": "release",

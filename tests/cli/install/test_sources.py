@@ -44,8 +44,9 @@ def test_ins_15_a_folder_gives_all_its_archives_by_name(tmp_path: Path) -> None:
     )
 
 
-def test_a_project_is_built_even_where_archives_lie_beside_it(tmp_path: Path) -> None:
-    touch(tmp_path / "demo" / "Cargo.toml")
+@pytest.mark.parametrize("file", ["Cargo.toml", "Capsule.toml", "mcp.json", "gemini-extension.json"])
+def test_a_project_is_built_even_where_archives_lie_beside_it(tmp_path: Path, file: str) -> None:
+    touch(tmp_path / "demo" / file)
     touch(tmp_path / "demo" / "old.capsule")
     assert expand_source("demo", tmp_path) == (Source(path=tmp_path / "demo", is_project=True),)
 
@@ -56,7 +57,11 @@ def test_a_project_is_built_even_where_archives_lie_beside_it(tmp_path: Path) ->
         ("missing.capsule", "source-missing", "no such file or folder: {here}/missing.capsule"),
         ("notes.txt", "source-kind", "not a .capsule file: {here}/notes.txt"),
         ("notes.txt/x.capsule", "source-missing", "no such file or folder: {here}/notes.txt/x.capsule"),
-        ("empty", "source-kind", "nothing to install in {here}/empty: no .capsule file and no Cargo.toml"),
+        (
+            "empty",
+            "source-kind",
+            "nothing to install in {here}/empty: no .capsule file, Cargo.toml, Capsule.toml or mcp.json",
+        ),
         ("@org/repo", "source-remote", "cannot install from the network yet: @org/repo"),
         (
             "https://x.example/a.capsule",
