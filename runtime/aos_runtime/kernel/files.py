@@ -261,10 +261,10 @@ class GuestFiles:
         return tree
 
     def _kept(self, tree: FileTree) -> FileTree:
-        """A folder of the runtime's, which is made before it is first used."""
+        """A folder of the runtime's, which is made before it is first used, with `.config` in a home."""
         if tree not in self._found:
             try:
-                make_private_folder(tree.path)
+                make_private_folder(tree.path / ".config" if tree is self._home else tree.path)
             except AosError as error:
                 raise FileRefused(FileCase.UNKNOWN, "its folder cannot be made") from error
             self._found.add(tree)

@@ -90,11 +90,11 @@ class FileGate:
 def home_shows(parts: Parts, via: Parts) -> bool:
     """Whether a guest sees this place of its principal's home.  `via` is the path that it named.
 
-    `.config` and `.local` are the runtime's; of them `.local/capsules` can be read.  An installed capsule
+    `.config/env` and `.local` are the runtime's; of them `.local/capsules` can be read.  An installed capsule
     there is a link into `.local/generations`, which nothing else may lead to.
     """
     top = _folded(parts, 2)
-    if top[:1] == (".config",):
+    if top == (".config", "env"):
         return False
     if top[:1] != (".local",) or len(top) == 1:
         return True
@@ -102,8 +102,14 @@ def home_shows(parts: Parts, via: Parts) -> bool:
 
 
 def home_takes(parts: Parts) -> bool:
-    """Whether a guest may write at this place of its principal's home: not what the runtime keeps there."""
-    return _folded(parts, 1)[:1] not in ((".config",), (".local",), ("wit",))
+    """Whether a guest may write at this place of its principal's home: not what the runtime keeps there.
+
+    Of `.config` it keeps the folder itself and `env`; capsules have their settings beside it.
+    """
+    top = _folded(parts, 2)
+    if top[:1] == (".config",):
+        return len(top) == 2 and top[1] != "env"
+    return top[:1] not in ((".local",), ("wit",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

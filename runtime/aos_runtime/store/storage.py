@@ -70,8 +70,12 @@ class Storage:
 
     def files_bytes(self, principal: PrincipalName) -> int:
         """What the files of a principal hold now."""
-        kept = {".local", ".config"}
-        folders = ((self._home.principal(principal), kept), (self._home.scratch(principal), set[str]()))
+        files = self._home.principal(principal)
+        folders = (
+            (files, {".local", ".config"}),
+            (files / ".config", {"env"}),
+            (self._home.scratch(principal), set[str]()),
+        )
         return sum(size for folder, hidden in folders for size in _sizes(folder, hidden))
 
     def _files_limit(self, principal: PrincipalName) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -129,8 +131,30 @@ def test_what_the_runtime_keeps_in_a_home_is_hidden(room: FileRoom, path: str) -
             lambda spelled=spelled: files.hard_link(spelled, "home://linked"),
         ):
             assert case(operation) is FileCase.CAPABILITY_DENIED, spelled
-    assert files.list_names("home://") == [".local", "shortcut"]
+    assert files.list_names("home://") == [".config", ".local", "shortcut"]
+    assert files.list_names("home://.config") == []
     assert files.list_names("home://.local") == ["capsules"]
+
+
+def test_capsules_have_their_settings_beside_those_of_the_runtime(tmp_path: Path) -> None:
+    """`home://.config/NAME` is where published capsules keep what people edit by hand."""
+    room = FileRoom(tmp_path)
+    shutil.rmtree(room.home / ".config")  # a principal whose capsules have no values yet
+    files = room.files()
+    files.write("home://.config/own.toml", b"name = 1", append=False)
+    assert files.read("home://.config/own.toml") == b"name = 1"
+    assert files.list_names("home://.config") == ["own.toml"]
+    files.make_folder("home://.config/own", with_parents=False)
+    for operation in (
+        lambda: files.make_folder("home://.config/env", with_parents=False),
+        lambda: files.rename("home://.config/own", "home://.config/env"),
+        lambda: files.rename("home://.config/own", "home://.Config/ENV"),
+        lambda: files.rename("home://.config", "home://moved"),
+        lambda: files.remove_all("home://.config"),
+        lambda: files.write("home://.config", b"x", append=False),
+    ):
+        assert case(operation) is FileCase.CAPABILITY_DENIED
+    assert stat.S_IMODE((room.home / ".config").stat().st_mode) == 0o700
 
 
 def test_installed_capsules_can_be_read_and_not_touched(room: FileRoom) -> None:

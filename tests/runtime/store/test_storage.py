@@ -58,10 +58,13 @@ def test_what_is_there_counts_and_what_the_runtime_keeps_does_not(ledger: Ledger
     ledger.put("notes/a", 10 * KIB)
     ledger.put("empty", 0)
     ledger.put(".config/env/x.json", 50 * KIB)
+    ledger.put(".config/own.toml", 20 * KIB)
     ledger.put(".local/generations/x", 50 * KIB)
     (ledger.home.scratch(ALICE) / "b").write_bytes(bytes(5 * KIB))
     (ledger.home.principal(ALICE) / "link").symlink_to("/etc")
-    assert ledger.storage.files_bytes(ALICE) == (10 + 5) * KIB + 3 * NAME_BYTES  # folder, empty file, link
+    assert (
+        ledger.storage.files_bytes(ALICE) == (10 + 20 + 5) * KIB + 3 * NAME_BYTES
+    )  # folder, empty file, link
     assert ledger.storage.files_bytes(BOB) == 0
 
 
