@@ -56,7 +56,9 @@ def default_reply_topic(topic: str, payload: Mapping[str, object]) -> str | None
     if topic.startswith(_RUN_PREFIX) and isinstance(request_id, str):
         return _RESULT_PREFIX + request_id
     if topic.startswith(_SESSION_PREFIX):
-        return _SESSION_REPLY_PREFIX + topic[len(_SESSION_PREFIX) :]
+        operation, correlation = topic[len(_SESSION_PREFIX) :], payload.get("correlation_id")
+        is_in_body = "." not in operation and isinstance(correlation, str)
+        return _SESSION_REPLY_PREFIX + (f"{operation}.{correlation}" if is_in_body else operation)
     return None
 
 
@@ -65,13 +67,11 @@ def request(
 ) -> object:
     """Publish and wait for the first message on `answer` (a topic or pattern).
 
-    What clients are sent anyway is read as it comes; anything else through a tail, which needs its right.
+    What this client is sent anyway is read as it comes; anything else through a tail, which needs its right.
     Unavailable `no-answer` where none comes in time.
     """
-    from aos_runtime.wire.egress import is_for_clients
-
     watch: Exchange | None = None
-    if "*" in answer or not is_for_clients(answer):
+    if not _comes_by_itself(topic, answer):
         watch = events_exchange("tail", {"pattern": answer, "payloads": True, "limit": 1}, new_correlation())
         daemon.send(watch)
         _wait_tailing(daemon, watch, timeout_s)
@@ -85,6 +85,14 @@ def request(
             hint="see who handles the topic with `aos events tail`, or give it --timeout",
         )
     return found[0]
+
+
+def _comes_by_itself(topic: str, answer: str) -> bool:
+    """Whether the daemon sends `answer` to whoever published on `topic`: chat goes to its own turn alone."""
+    from aos_runtime.wire.egress import CHAT_TOPICS, is_for_clients
+    from aos_runtime.wire.ingress import CHAT_TOPIC
+
+    return "*" not in answer and is_for_clients(answer) and (answer not in CHAT_TOPICS or topic == CHAT_TOPIC)
 
 
 def _wait_tailing(daemon: Connection, watch: Exchange, timeout_s: float) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from aos_cli.watch.door import default_reply_topic
 from aos_runtime.home import Home
 from tests.cli.conftest import RunAos
 from tests.support.fake_daemon import FakeDaemon
@@ -194,7 +195,16 @@ def test_a_request_prints_the_first_answer(run_aos: RunAos, home: Home) -> None:
     assert (ended.status, ended.json) == (0, {"status": "Success", "data": ["a"]})
 
 
-def test_a_request_elsewhere_is_answered_through_a_tail(run_aos: RunAos, home: Home) -> None:
+@pytest.mark.parametrize(
+    ("topic", "answer"),
+    [
+        ("my.ask", "my.answer.*"),
+        ("cli.v1.command.execute", "agent.v1.response"),  # clients are sent chat of their own turn only
+    ],
+)
+def test_a_request_elsewhere_is_answered_through_a_tail(
+    run_aos: RunAos, home: Home, topic: str, answer: str
+) -> None:
     class Answering(FakeDaemon):
         def _reply(self, connection: Any, message: Mapping[str, Any]) -> None:
             self._answer = lambda topic, payload: {"status": "Tailing", "data": {}}
@@ -205,9 +215,27 @@ def test_a_request_elsewhere_is_answered_through_a_tail(run_aos: RunAos, home: H
                 super()._reply(connection, asked)
 
     with Answering(home, lambda topic, payload: None) as daemon:
-        ended = run_aos("events", "request", "my.ask", "{}", "--reply-topic", "my.answer.*")
+        ended = run_aos("events", "request", topic, "{}", "--reply-topic", answer)
     assert (ended.status, ended.out) == (0, '{\n  "n": 1\n}\n')
-    assert daemon.requests[0][1]["params"] == {"pattern": "my.answer.*", "payloads": True, "limit": 1}
+    assert daemon.requests[0][1]["params"] == {"pattern": answer, "payloads": True, "limit": 1}
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "answer"),
+    [
+        ("astrid.v1.request.status.1", {}, "astrid.v1.response.status.1"),
+        ("cli.v1.command.run.greet", {"req_id": "7"}, "cli.v1.command.result.7"),
+        ("cli.v1.command.run.greet", {}, None),
+        ("session.v1.request.list", {"correlation_id": "c1"}, "session.v1.response.list.c1"),
+        ("session.v1.request.list.c1", {"correlation_id": "c2"}, "session.v1.response.list.c1"),
+        ("session.v1.request.list", {"correlation_id": 7}, "session.v1.response.list"),
+        ("my.ask", {}, None),
+    ],
+)
+def test_where_an_answer_comes_by_convention(
+    topic: str, payload: dict[str, object], answer: str | None
+) -> None:
+    assert default_reply_topic(topic, payload) == answer
 
 
 def test_a_request_that_nobody_answers(run_aos: RunAos, home: Home) -> None:
