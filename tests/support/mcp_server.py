@@ -1,9 +1,10 @@
 """A small MCP server for tests: tools echo, env, look, sleep, die, fork; and what a bad server does besides.
 
 Modes, as arguments: `garbage` prints what is no message between messages, `mute` never answers the handshake,
-`crash` ends at once, `growing` has a tool `grow` that gives it another one, `child` leaves a child in its
-group and writes the child's process id to the file that CHILD_FILE names, `runaway` one in a session of its
-own.
+`crash` ends at once, `growing` has a tool `grow` that gives it another one, `loud` a tool `shout` that writes
+many lines, `deaf` a tool `deafen` that stays in its call whatever comes, with a child, `child` leaves a child
+in its group and writes the child's process id to the file that CHILD_FILE names, `runaway` one in a session
+of its own.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -26,6 +28,7 @@ TOOLS = {
     "refuse": {"type": "object"},
     "not.a.name": {"type": "object"},
 }
+MORE_TOOLS = {"growing": "grow", "loud": "shout", "deaf": "deafen"}
 
 
 def say(value: object) -> None:
@@ -58,6 +61,17 @@ async def call(name: str, arguments: dict[str, str]) -> dict[str, object]:
         TOOLS["grown"] = {"type": "object"}
         say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
         return text("growing")
+    if name == "shout":
+        for number in range(int(arguments["lines"])):
+            print(f"shout {number}", file=sys.stderr, flush=True)
+            print(f"babble {number}", flush=True)
+        return text("hoarse")
+    if name == "deafen":
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # what the child inherits
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+        signal.signal(signal.SIGINT, lambda number, frame: os.write(2, b"interrupted\n"))
+        print("deaf", file=sys.stderr, flush=True)
+        time.sleep(300)
     if name == "grown":
         return text("grown")
     return text("no", True)
@@ -89,8 +103,7 @@ async def answer(message: dict) -> None:
 async def main() -> None:
     if "crash" in MODES:
         sys.exit(7)
-    if "growing" in MODES:
-        TOOLS["grow"] = {"type": "object"}
+    TOOLS.update({tool: {"type": "object"} for mode, tool in MORE_TOOLS.items() if mode in MODES})
     if "child" in MODES:
         child = subprocess.Popen(["sleep", "300"])
         Path(os.environ["CHILD_FILE"]).write_text(str(child.pid))

@@ -2,7 +2,8 @@
 
 The main thread only waits for signals: no guest ever runs on it, so a spinning one cannot keep SIGTERM
 from being acted on (CMP-15).  The first signal stops gracefully, with eight seconds until a forced exit;
-a second one ends the process at once.  Source: daemon-kernel.md 1.6.
+a second one ends the process at once.  No signal is blocked: a program that the daemon starts would inherit
+that, and could not be told to end.  Source: daemon-kernel.md 1.6.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import threading
 import traceback
 from dataclasses import replace
+from types import FrameType
 
 from aos_runtime.daemon.heap import share_one_heap
 from aos_runtime.daemon.options import Options, StuckThreads
@@ -28,8 +30,8 @@ EXIT_FAILED = 1
 EXIT_FORCED = 1
 EXIT_INTERRUPTED = 130
 ENDING = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
-WAKE = signal.SIGUSR1
-"""From a thread of ours to the main thread."""
+WAKE = 0
+"""What a thread of ours writes to the main thread, where a signal writes its number."""
 
 COLLECT_AFTER = 50_000
 """Allocations between two runs of the cycle collector: what a call allocates dies without it."""
@@ -44,7 +46,6 @@ def serve(home: Home, options: Options) -> int:
         with contextlib.suppress(PermissionError):  # a session leader already
             os.setsid()
         os.chdir("/")
-    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING | {WAKE})
     ending = _Ending()
     runtime = Runtime(home, options, ending.begin)
     boot = threading.Thread(target=_boot, args=(runtime, home, options, ending), name="aos-boot", daemon=True)
@@ -77,7 +78,11 @@ class _Ending:
     """Waits on the main thread for the first reason to stop, then for the end of stopping."""
 
     def __init__(self) -> None:
-        self._main = threading.main_thread().ident
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        for number in ENDING:
+            signal.signal(number, _leave_to_the_reader)
         self._reason: str | None = None
         self._is_finished = False
         self._status = 0
@@ -96,7 +101,7 @@ class _Ending:
     def wait(self, boot: threading.Thread, runtime: Runtime) -> int:
         """Block until the process should exit; its status."""
         while self._reason is None and not self._is_finished:
-            number = signal.sigwait(ENDING | {WAKE})
+            number = self._read()
             if number != WAKE:
                 self._reason = signal.Signals(number).name
         if self._is_finished:
@@ -107,7 +112,7 @@ class _Ending:
         closer = threading.Thread(target=self._close, args=(boot, runtime), name="aos-shutdown", daemon=True)
         closer.start()
         while not self._is_finished:
-            if signal.sigwait(ENDING | {WAKE}) != WAKE:
+            if self._read() != WAKE:
                 os._exit(EXIT_INTERRUPTED)
         force.cancel()
         return self._status
@@ -125,9 +130,17 @@ class _Ending:
             self._is_finished = True
             self._wake()
 
+    def _read(self) -> int:
+        """Block until there is something: WAKE, or the number of a signal."""
+        return os.read(self._reader, 1)[0]
+
     def _wake(self) -> None:
-        if self._main is not None:
-            signal.pthread_kill(self._main, WAKE)
+        with contextlib.suppress(BlockingIOError):  # full of signals that were not read yet
+            os.write(self._writer, bytes([WAKE]))
+
+
+def _leave_to_the_reader(number: int, frame: FrameType | None) -> None:
+    """The interpreter has written the number already; without a handler it would not."""
 
 
 def prepare_descriptors(*, foreground: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -17,6 +18,7 @@ import pytest
 from aos_runtime.capsule.archive import Member, entry_of, write_archive
 from aos_runtime.capsule.provenance import PROVENANCE_FILE, content_digest, render_provenance, sign_content
 from aos_runtime.home import Home
+from aos_runtime.host.pipes import LINES_PER_S
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName
 from aos_runtime.store.keys import load_runtime_seed
 from aos_runtime.store.layout import open_home
@@ -258,14 +260,59 @@ def test_at_the_stop_of_the_daemon_nothing_is_left(home: Home, tmp_path: Path) -
 
 def is_marked(mark: str) -> bool:
     """Whether any process carries the mark of a daemon's children."""
+    return bool(marked(mark))
+
+
+def marked(mark: str) -> set[int]:
+    """The processes that carry the mark of a daemon's children."""
     word = f"AOS_CHILD={mark}".encode()
+    found = set()
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
             if word in path.read_bytes().split(b"\0"):
-                return True
+                found.add(int(path.parent.name))
         except OSError:
             continue
-    return False
+    return found
+
+
+@both_ways
+def test_one_that_ignores_cancel_ping_and_sigint_is_killed_with_its_group(home: Home, tmp_path: Path) -> None:
+    put(home, tmp_path, "deaf")
+    with running(home), connected(home) as client:
+        mark = home.children.joinpath("mark").read_text()
+        payload = {"type": "raw_json", "params": {"name": "deafen", "arguments": {}, "timeout_s": 60}}
+        client.send({"topic": "astrid.v1.request.tools.call.c1", "payload": payload, "source_id": NIL})
+        wait_for(lambda: "probe: deaf" in log_of(home))
+        group = marked(mark)
+        assert client.tools("cancel", {"corr": "c1"})["data"] == {"cancelled": True}
+        wait_for(lambda: call(client, "echo", text="back") == ("back", False))
+        wait_for(lambda: not any(is_alive(pid) for pid in group))
+        assert marked(mark), "the next call started a new one"
+    log = log_of(home)
+    assert log.index("does not stop what was cancelled: it is ended") < log.index("probe: interrupted")
+    assert log.count("hello from the server") == 2
+
+
+def test_what_it_prints_is_bounded_and_counted(home: Home, tmp_path: Path) -> None:
+    """Each window of a second logs its first lines and then counts: no line is lost from the sum."""
+    put(home, tmp_path, "loud")
+    with running(home), connected(home) as client:
+        assert call(client, "shout", lines=3000) == ("hoarse", False)
+        assert call(client, "echo", text="and answers") == ("and answers", False)
+        wait_for(lambda: shouted(home)[0] + shouted(home)[1] == 6000)
+    logged, dropped, tellings = shouted(home)
+    assert dropped > 0
+    assert logged <= LINES_PER_S * (tellings + 1)
+
+
+def shouted(home: Home) -> tuple[int, int, int]:
+    """Lines of `shout` in the log, lines that were counted only, and how often that was said."""
+    lines = log_of(home).splitlines()
+    counted = [re.search(r"wrote too much: (\d+) lines more were dropped", line) for line in lines]
+    told = [int(match[1]) for match in counted if match]
+    logged = sum("probe: shout" in line or "no message: babble" in line for line in lines)
+    return logged, sum(told), len(told)
 
 
 @pytest.mark.parametrize("modes", [("child",), ("child", "mute")], ids=" ".join)
