@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from bench.clients import WrongReply
-from tests.soak.load import SLACK, Greetings, Held, leaks
+from tests.soak.held import SLACK, Held, leaks
+from tests.soak.load import Greetings
 
-WARM = Held(resident_bytes=100_000_000, descriptors=30, threads=8)
+WARM = Held(resident_bytes=100_000_000, descriptors=30, threads=8, children=1)
 
 
 def test_what_stays_is_no_leak() -> None:
@@ -24,6 +25,7 @@ def test_what_stays_is_no_leak() -> None:
         ({"resident_bytes": 105_000_000}, "memory grew from 100.0 to 105.0 MB"),
         ({"descriptors": 31 + SLACK}, "descriptors grew from 30 to 35"),
         ({"threads": 9 + SLACK}, "threads grew from 8 to 13"),
+        ({"children": 2}, "children grew from 1 to 2"),
     ],
 )
 def test_what_grew_is_told(grown: dict[str, Any], words: str) -> None:

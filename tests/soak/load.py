@@ -8,11 +8,9 @@ that come and go.
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
@@ -22,10 +20,10 @@ from aos_runtime.store.layout import open_home
 from aos_runtime.wire.client import tools_exchange
 from aos_runtime.wire.frames import encode_frame
 from bench.clients import Load, WrongReply, run_load
+from tests.soak.held import Held, at_rest, leaks, tell
 from tests.soak.registry import Budget, Report
 from tests.support.agents import create_agents
-from tests.support.installation import wait_until
-from tests.support.sockets import Client, Daemon, connected, running
+from tests.support.sockets import Client, Daemon, running
 
 WHOLE_S = 600.0
 PRINCIPALS = (DEFAULT_PRINCIPAL, "bob", "eve", "mallory")
@@ -33,11 +31,6 @@ CLIENTS_OF_EACH = 4
 SLICE_S = 2.0
 WARM_SHARE, WARM_S = 0.4, 60.0
 """The part of the time, and at most so much of it, after which nothing may grow any more."""
-MEMORY_SHARE = 0.05
-CURVE_POINTS = 12
-SLACK = 4
-"""Descriptors and threads that come and go: a spare worker, a log that is packed.  A leak of one with each
-connection is many times that after the first slice, one with each slice is more after a few."""
 MARK = "m" * 31
 
 
@@ -65,39 +58,6 @@ class Greetings:
         return True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """What a process holds."""
-
-    resident_bytes: int
-    descriptors: int
-    threads: int
-
-
-def held_by(pid: int) -> Held:
-    process = Path(f"/proc/{pid}")
-    pages = int((process / "statm").read_text(encoding="ascii").split()[1])
-    return Held(
-        resident_bytes=pages * os.sysconf("SC_PAGE_SIZE"),
-        descriptors=len(list((process / "fd").iterdir())),
-        threads=len(list((process / "task").iterdir())),
-    )
-
-
-def leaks(before: Held, after: Held) -> list[str]:
-    """What grew that must not."""
-    found = []
-    if after.resident_bytes >= before.resident_bytes * (1 + MEMORY_SHARE):
-        found.append(
-            f"memory grew from {before.resident_bytes / 1e6:.1f} to {after.resident_bytes / 1e6:.1f} MB"
-        )
-    if after.descriptors > before.descriptors + SLACK:
-        found.append(f"descriptors grew from {before.descriptors} to {after.descriptors}")
-    if after.threads > before.threads + SLACK:
-        found.append(f"threads grew from {before.threads} to {after.threads}")
-    return found
-
-
 def one_slice(home: Home, greetings: Greetings, for_s: float) -> Load:
     """Everybody comes, calls for a while, and leaves."""
     clients = [Client(home) for name in PRINCIPALS for _ in range(CLIENTS_OF_EACH)]
@@ -110,17 +70,6 @@ def one_slice(home: Home, greetings: Greetings, for_s: float) -> Load:
     finally:
         for client in clients:
             client.close()
-
-
-def at_rest(home: Home, daemon: Daemon) -> Held:
-    """What the daemon holds once everybody has left."""
-
-    with connected(home) as client:
-        wait_until(
-            lambda: client.request("GetStatus")["data"]["connected_clients"] == 1,
-            "the daemon knows that everybody has left",
-        )
-        return held_by(daemon.process.pid)
 
 
 def drive(home: Home, daemon: Daemon, is_over: Callable[[], bool], is_warm: Callable[[], bool]) -> Report:
@@ -138,9 +87,7 @@ def drive(home: Home, daemon: Daemon, is_over: Callable[[], bool], is_warm: Call
         return Report(rounds=len(loads), unit="slices", faults=(*faults, "the daemon ended"))
     if held:
         faults += leaks(held[0], held[-1])
-        sizes_mb = [f"{one.resident_bytes / 1e6:.1f}" for one in held[:: -(-len(held) // CURVE_POINTS)]]
-        print(f"resident MB: {' '.join(sizes_mb)}, {held[-1].resident_bytes / 1e6:.1f} at the end")
-        print(f"{held[-1].descriptors} descriptors, {held[-1].threads} threads")
+        tell(held)
     else:
         faults.append("the time was too short to warm up")
     latencies_s = sorted(chain.from_iterable(load.latencies_s for load in loads))

@@ -58,6 +58,10 @@ SOAKS: dict[str, tuple[str, str]] = {
         "tests.soak.load",
         "ten minutes at full load of several principals: each reply right, memory, descriptors, threads flat",
     ),
+    "mixed": (
+        "tests.soak.mixed",
+        "an hour of every kind of capsule and call: no handle, descriptor, thread, child left, memory flat",
+    ),
     "principals": (
         "tests.soak.principals",
         "two principals, 10,000 calls each of one capsule: no byte of one is ever seen by the other",

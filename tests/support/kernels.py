@@ -59,6 +59,8 @@ class FakeInstance:
         self.wakes = 0
         self.fuel = 1000
         self.threads: set[int] = set()
+        if context.is_cancelled:
+            raise GuestTrap(TrapReason.CANCELLED, "its call was cancelled while it started")
 
     def hook(
         self, action: bytes, payload: bytes, *, timeout_s: float | None = None, fuel: int | None = None

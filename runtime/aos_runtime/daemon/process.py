@@ -18,11 +18,11 @@ import traceback
 from dataclasses import replace
 from types import FrameType
 
-from aos_runtime.daemon.heap import share_one_heap
 from aos_runtime.daemon.options import Options, StuckThreads
 from aos_runtime.daemon.runtime import Runtime
 from aos_runtime.errors import AosError, InvalidInput
 from aos_runtime.home import Home
+from aos_runtime.host.heap import share_one_heap
 from aos_runtime.store.file_tree import PRIVATE_UMASK
 
 FORCE_EXIT_S = 8.0

@@ -32,6 +32,7 @@ from aos_runtime.errors import AosError, Corrupt
 from aos_runtime.host import wit
 from aos_runtime.host.code import Code, ComponentCode, EdgeCode, compile_component
 from aos_runtime.host.engine import HostEngine
+from aos_runtime.host.heap import give_back
 from aos_runtime.names import Digest
 from aos_runtime.store.files import make_private_folder, write_atomic
 
@@ -101,6 +102,7 @@ class CodeCache:
             make_private_folder(self._folder)
             write_atomic(self._path(digest), self._seal(digest, code), sync=False)
             self._drop_others(digest)
+        give_back()
         return code
 
     def _drop_others(self, digest: Digest) -> None:

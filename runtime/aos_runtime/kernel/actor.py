@@ -320,8 +320,9 @@ class Actor:
         reserved = budget.fuel_ceiling if is_exempt else budget.reserve(timeout_s, self._desk.before_block)
         used = 0
         try:
-            instance = generation.instance(delivery.envelope.workspace)
+            # Before an instance may start: what was cancelled is the call before, and its start is not that.
             generation.context.current = delivery.envelope
+            instance = generation.instance(delivery.envelope.workspace)
             try:
                 return instance.hook(delivery.action, delivery.body, timeout_s=timeout_s, fuel=reserved)
             finally:
