@@ -6,6 +6,7 @@ but the reason that a guest gave when it denied, and that is bounded.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import msgspec
@@ -14,6 +15,8 @@ from aos_runtime.bus.envelope import Envelope
 from aos_runtime.capsule.topics import topic_problem, user_invocable
 from aos_runtime.errors import AosError
 from aos_runtime.host import GuestTrap, TrapReason
+from aos_runtime.wire.ingress import topic_refusal
+from aos_runtime.wire.methods import NIL_SOURCE
 from aos_runtime.wire.payloads import TOOL_EXECUTE_REQUEST, decode_tool_request, decode_tool_result
 
 FAILURE_PREFIX = "astrid.v1.response.failure."
@@ -21,6 +24,10 @@ FAILURE_PREFIX = "astrid.v1.response.failure."
 
 MAX_ID_BYTES = 128
 CANCELLED = "the call was cancelled"
+
+
+_UUID = re.compile(r"[0-9a-f]{32}")
+"""How a client names a request, outside of the topics where every one is answered."""
 
 
 class FailureMessage(NamedTuple):
@@ -75,9 +82,22 @@ def _request_id(envelope: Envelope) -> str | None:
     if envelope.kind == "tool_execute_result":
         result = decode_tool_result(envelope.body)
         return None if result is None else result.call_id
-    if user_invocable(envelope.topic) is None:
+    is_invocable = user_invocable(envelope.topic) is not None
+    if not is_invocable and not _is_clients(envelope):
         return None
     try:
-        return _decode_request(envelope.body).req_id
+        request_id = _decode_request(envelope.body).req_id
     except msgspec.DecodeError:
         return None
+    if is_invocable or request_id is None or _UUID.fullmatch(request_id):
+        return request_id
+    return None
+
+
+def _is_clients(envelope: Envelope) -> bool:
+    """Whether a client has published this: what the daemon says itself is on other topics."""
+    return (
+        envelope.source_id == NIL_SOURCE
+        and envelope.request_owner is not None
+        and topic_refusal(envelope.topic) is None
+    )

@@ -16,6 +16,8 @@ from typing import Protocol
 
 from aos_runtime.bus.envelope import Envelope
 from aos_runtime.errors import AosError
+from aos_runtime.kernel.audit_feed import AUDIT_TOPIC, audit_entry
+from aos_runtime.kernel.audited import READING
 from aos_runtime.kernel.kernel import Journal
 from aos_runtime.kernel.routing import Plan
 from aos_runtime.names import PrincipalName, parse_principal_name
@@ -216,6 +218,7 @@ class RequestRouter:
             if problem is not None:
                 if self._account is not None:
                     self._account.deny(principal, request.method.name, request.params, problem)
+                    self._tell(envelope, request, capability, problem)
                 return problem
         method = request.method
         with self._lock:
@@ -271,7 +274,7 @@ class RequestRouter:
             device_key_id=envelope.device_key_id,
         )
         try:
-            answer = self._carry_out(caller, request, handler)
+            answer = self._carry_out(envelope, caller, request, handler)
         except AosError as error:
             self._journal.daemon("warn", f"{request.method.name} for {caller.principal}: {error.message}")
             answer = Answer(status="Error", data=error.message)
@@ -283,7 +286,9 @@ class RequestRouter:
                 self._slow.discard(slow)
         self._reply(envelope, request.request_id, answer)
 
-    def _carry_out(self, caller: Caller, request: wire.Request, handler: Handler) -> Answer:
+    def _carry_out(
+        self, envelope: Envelope, caller: Caller, request: wire.Request, handler: Handler
+    ) -> Answer:
         """Run a handler between the two entries of its request in the audit trail."""
         account, method, params = self._account, request.method.name, request.params
         if account is None:
@@ -299,7 +304,24 @@ class RequestRouter:
             raise
         finally:
             account.finish(caller.principal, method, params, ended)
+            if method not in READING:
+                self._tell(envelope, request, needed[0] if needed else None, ended)
         return answer
+
+    def _tell(
+        self, envelope: Envelope, request: wire.Request, capability: str | None, error: str | None
+    ) -> None:
+        """Tell the capsules of whoever asked what is on record now."""
+        body = audit_entry(
+            at_s=time.time(),
+            principal=envelope.principal or "",
+            device_key_id=envelope.device_key_id,
+            method=request.method.name,
+            params=request.params,
+            capability=capability,
+            error=error,
+        )
+        self._bus.publish(AUDIT_TOPIC, body, None, NIL_SOURCE, envelope)
 
     def _reply(self, envelope: Envelope, request_id: str | None, answer: Answer) -> None:
         topic = reply_topic(envelope.topic)

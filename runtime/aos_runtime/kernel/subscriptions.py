@@ -9,14 +9,14 @@ the old version's, so that no message is lost and none is handled twice.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 from aos_runtime.bus.envelope import Envelope
 from aos_runtime.bus.inbox import Inbox, Scope
 from aos_runtime.bus.subscriptions import SubscriptionTable
 from aos_runtime.names import CapsuleName, PrincipalName
-from aos_runtime.policy.publish import MAX_SUBSCRIPTIONS
+from aos_runtime.policy.publish import MAX_SUBSCRIPTIONS, RECEIPTS
 
 Order = AbstractContextManager[bool]
 
@@ -133,10 +133,17 @@ class Subscriptions:
 
     def deliver(self, envelope: Envelope) -> bool:
         """(order) Queue a message for everybody that receives it; whether that is anybody."""
-        found = self.table.matching(envelope.topic, envelope.principal)
+        found = self._matching(envelope.topic, envelope.principal)
         for subscription in found:
             subscription.receive(envelope)
         return bool(found)
+
+    def _matching(self, topic: str, principal: str | None) -> Sequence[Subscription]:
+        """(order) Who receives a message; a receipt only who asked for its own, however wide others are."""
+        found = self.table.matching(topic, principal)
+        if topic.startswith(RECEIPTS):
+            return [one for one in found if one.pattern.startswith(RECEIPTS)]
+        return found
 
     def discard(self, is_meant: Callable[[Envelope], bool]) -> None:
         """(order) Let nobody receive any more what is meant."""
@@ -146,7 +153,7 @@ class Subscriptions:
 
     def receivers(self, topic: str, principal: str | None) -> tuple[CapsuleName, ...]:
         """(order) The capsules that receive a message on `topic`, each once."""
-        found = self.table.matching(topic, principal) if self.count else ()
+        found = self._matching(topic, principal) if self.count else ()
         return tuple(dict.fromkeys(one.owner.capsule for one in found))
 
     def serves(self, topic: str, principal: str | None, provider: CapsuleName | None) -> bool:

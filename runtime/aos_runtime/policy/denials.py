@@ -14,6 +14,7 @@ from aos_runtime.capsule.topics import topic_problem
 from aos_runtime.policy.denial_line import render_denial
 from aos_runtime.policy.publish import (
     MAX_PAYLOAD_BYTES,
+    OTHERS_RECEIPTS,
     IpcRefusal,
     Refusal,
     is_reserved,
@@ -81,6 +82,6 @@ def uplink_denial(topic: str) -> Denial:
 def subscribe_denial(pattern: str, refusal: Refusal) -> Denial:
     """Why a subscription to `pattern` was refused."""
     allow = None
-    if refusal.case is IpcRefusal.CAPABILITY_DENIED:
+    if refusal.case is IpcRefusal.CAPABILITY_DENIED and refusal.rule != OTHERS_RECEIPTS:
         allow = f'[subscribe] "{pattern}" = {{ wit = "opaque" }}'
     return Denial(operation="subscribe", topic=pattern, case=refusal.case, rule=refusal.rule, allow=allow)

@@ -29,6 +29,9 @@ RESERVED_NAMESPACES = (
 could would forge them.
 """
 
+RECEIPTS = f"{DELIVERY_FAILURE}."
+OTHERS_RECEIPTS = f"a capsule hears of its own deliveries only, on {RECEIPTS}<id or *>"
+
 _RESERVED_PREFIXES = tuple(f"{name}." for name in RESERVED_NAMESPACES)
 
 
@@ -116,6 +119,8 @@ def subscribe_refusal(pattern: str, rows: Sequence[str], live: int) -> Refusal |
     problem = subscription_problem(pattern)
     if problem is not None:
         return Refusal(IpcRefusal.INVALID_INPUT, problem)
+    if pattern.startswith(RECEIPTS) and pattern.count(".", len(RECEIPTS)):
+        return Refusal(IpcRefusal.CAPABILITY_DENIED, OTHERS_RECEIPTS)
     if not any(covers(row, pattern) for row in rows):
         rule = f"no [subscribe] row of this capsule covers {pattern}"
         return Refusal(IpcRefusal.CAPABILITY_DENIED, rule)

@@ -193,6 +193,17 @@ def test_a_command_that_nobody_serves_is_answered_under_its_req_id(switch: Switc
     )
 
 
+def test_any_request_that_nobody_serves_is_answered_under_its_uuid(switch: Switch) -> None:
+    session, request_id = switch.connect(), "0123456789abcdef0123456789abcdef"
+    switch.say(session, "session.v1.request.list.c1", type="raw_json", req_id="r1")
+    switch.say(session, "session.v1.request.list.c1", type="raw_json", req_id=request_id)
+    [reply] = sent(session)
+    assert (reply["topic"], reply["payload"]) == (
+        f"astrid.v1.response.failure.{request_id}",
+        {"req_id": request_id, "reason": "no capsule handles session.v1.request.list.c1"},
+    )
+
+
 def test_a_command_that_finds_everything_full_is_answered(
     switch: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

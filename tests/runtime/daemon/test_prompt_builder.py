@@ -165,6 +165,21 @@ def test_the_first_of_a_name_wins_and_the_loser_is_told(home: Home, tmp_path: Pa
         asker.runtime.close()
 
 
+def test_256_tools_are_collected_and_an_empty_cache_is_none(home: Home, tmp_path: Path) -> None:
+    """Four capsules describe 280, each in the older form, below `data`."""
+    for number in range(4):
+        tools = [{"name": f"{number}-{n}"} for n in range(70)]
+        put(home, tmp_path, f"many-{number}", describing_guest(json.dumps({"data": {"tools": tools}})))
+    asker = Asker(home)
+    try:
+        space = asker.runtime.state.space(DEFAULT_PRINCIPAL, CapsuleName("prompt-builder"))
+        space.set(CACHE_KEY, b'{"tools":[],"shadowed":[]}')
+        assert len(set(asker.names())) == 256
+        assert len(json.loads(asker.cache() or b"")["tools"]) == 256
+    finally:
+        asker.runtime.close()
+
+
 def test_a_request_that_names_no_segment_is_not_answered(home: Home) -> None:
     asker = Asker(home)
     try:

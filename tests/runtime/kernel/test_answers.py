@@ -163,6 +163,28 @@ def test_capsules_loaded_has_no_tools_where_they_are_unknown(bench: Bench) -> No
     ]
 
 
+def test_capsules_loaded_tells_who_each_is_and_what_its_meta_says(bench: Bench) -> None:
+    bench.capsule("one", tools=["x"], installed_at="2026-01-01T00:00:00+00:00")
+    body = json.loads(answers.capsules_loaded(bench.lifecycle.load_all(ALICE)))
+    assert body == {
+        "status": "ready",
+        "capsules": [
+            {
+                "principal": "alice",
+                "name": "one",
+                "source_id": "source-of-one",
+                "meta": {
+                    "version": "0.1.0",
+                    "installed_at": "2026-01-01T00:00:00+00:00",
+                    "updated_at": "2026-01-01T00:00:00+00:00",
+                    "wasm_hash": "ab" * 32,
+                    "tools": [{"name": "x", "description": "", "input_schema": {}}],
+                },
+            }
+        ],
+    }
+
+
 def test_agents_are_sorted() -> None:
     profiles = [
         answers.AgentProfile(principal=name, enabled=True, groups=("agent",), grants=(), revokes=())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 
+import msgspec
 import pytest
 
 from aos_runtime.bus.mailbox import MAILBOX_DEPTH
@@ -13,10 +14,11 @@ from aos_runtime.host import HookResult
 from aos_runtime.kernel.budget import Budget
 from aos_runtime.kernel.kernel import Kernel
 from aos_runtime.kernel.lifecycle import Lifecycle
+from aos_runtime.kernel.ports import Submission
 from aos_runtime.names import CapsuleName, PrincipalName
 from aos_runtime.policy.quotas import Quotas
 from aos_runtime.wire.payloads import TOOL_EXECUTE_REQUEST, encode_tool_request
-from tests.support.kernels import ALICE, Bench, Call, FakeInstance
+from tests.support.kernels import ALICE, Bench, Call, FakeInstance, cause
 
 BOB = PrincipalName("bob")
 ONE, TWO = CapsuleName("one"), CapsuleName("two")
@@ -75,6 +77,20 @@ def test_a_full_queue_of_one_capsule_takes_no_room_from_another(bench: Bench) ->
     residents = bench.lifecycle.view(ALICE).residents
     assert [residents[name].actor.mailbox.drops for name in (ONE, TWO)] == [1, 0]
     assert residents[TWO].actor.depth == 1
+
+
+def test_1024_messages_of_clients_wait_for_a_capsule_and_no_more(bench: Bench) -> None:
+    seen: list[int] = []
+    bench.capsule("one", lambda call: seen.append(int(call.payload)), subscribe={"n.v1": "go"})
+    bench.lifecycle.load_all(ALICE)
+    room = MAILBOX_DEPTH + 1024
+    said = [
+        bench.kernel.submit(msgspec.structs.replace(cause(), topic="n.v1", body=str(number).encode()))
+        for number in range(room + 2)
+    ]
+    assert said == [Submission.ACCEPTED] * room + [Submission.FULL] * 2
+    bench.run()
+    assert seen == list(range(room))
 
 
 def test_nobody_hears_what_a_principal_without_capsules_says(bench: Bench) -> None:

@@ -95,6 +95,18 @@ def test_the_watchdog_ticks_every_five_seconds(told: Told) -> None:
     assert ticks == [1, 0, 0, 1, 0, 1]
 
 
+def test_every_principal_that_is_served_hears_the_watchdog() -> None:
+    told = Told()
+    for principal in (ALICE, PrincipalName("bob")):
+        told.bench.lifecycle.load_all(principal)
+    told.bench.heard.clear()
+    told.events.sweep(100.0)
+    assert [(one.topic, one.principal, one.body) for one in told.bench.heard] == [
+        ("astrid.v1.watchdog.tick", "alice", b"{}"),
+        ("astrid.v1.watchdog.tick", "bob", b"{}"),
+    ]
+
+
 def test_losses_are_told_at_most_every_ten_seconds(told: Told) -> None:
     bench = told.bench
     bench.capsule("slow", subscribe={"n.v1": "go"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -11,6 +12,7 @@ from aos_runtime.errors import Unavailable
 from aos_runtime.host import GuestTrap, HookResult, TrapReason
 from aos_runtime.kernel import kernel as kernel_module
 from aos_runtime.kernel.ports import Submission
+from aos_runtime.wire.methods import NIL_SOURCE
 from aos_runtime.wire.payloads import (
     TOOL_EXECUTE_REQUEST,
     TOOL_EXECUTE_RESULT,
@@ -48,8 +50,31 @@ def test_a_message_is_stamped_and_inherits_who_it_is_from_its_cause(bench: Bench
     assert (first.topic, first.body, first.source_id) == ("a.v1.b", b'{"n":1}', "client")
     assert (first.principal, first.device_key_id, first.request_owner) == (ALICE, "key-1", "owner-1")
     assert (first.origin, first.workspace) == ("local_socket", "/work")
-    assert first.timestamp_ms > 0
+    assert 0 <= time.time() * 1000 - first.timestamp_ms < 60_000
+    assert first.timestamp_ms <= second.timestamp_ms
     assert first.event_id(bench.kernel.boot_id) == f"{bench.kernel.boot_id}-1"
+
+
+def test_all_messages_are_counted_in_one_sequence_from_one(bench: Bench) -> None:
+    bench.capsule(
+        "echo",
+        lambda call: void(call.speak("out.v1.x", b"{}")),
+        subscribe={"in.v1.x": "go"},
+        publish=["out.v1.x"],
+    )
+    load(bench)
+    for principal in ("alice", "bob", None):
+        bench.publish("in.v1.x", principal=principal)
+    bench.kernel.submit(message("in.v1.x", b"{}"))
+    bench.run()
+    assert [one.seq for one in bench.heard] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_storm_of_messages_is_no_reason_for_a_line(bench: Bench) -> None:
+    load(bench)
+    for _ in range(5_000):
+        bench.publish("storm.v1")
+    assert bench.journal.lines == []
 
 
 def test_a_guest_speaks_in_the_name_of_the_call_that_it_serves(bench: Bench) -> None:
@@ -312,6 +337,30 @@ def test_a_failed_message_of_nobodys_interest_is_only_logged(bench: Bench) -> No
     bench.publish("a.v1.b", b'{"req_id":"r1"}')
     bench.run()
     assert failures(bench) == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "source", "owner", "request_id", "is_told"),
+    [
+        ("session.v1.request.list", NIL_SOURCE, "owner-1", "0" * 31 + "a", True),
+        ("session.v1.request.list", NIL_SOURCE, "owner-1", "r1", False),
+        ("session.v1.request.list", "a-capsule", "owner-1", "0" * 31 + "a", False),
+        ("session.v1.request.list", NIL_SOURCE, None, "0" * 31 + "a", False),
+        ("astrid.v1.response.failure.x", NIL_SOURCE, "owner-1", "0" * 31 + "a", False),
+    ],
+    ids=["client", "no-uuid", "capsule", "daemon", "receipt"],
+)
+def test_a_clients_request_that_traps_is_answered_under_its_req_id(
+    bench: Bench, topic: str, source: str, owner: str | None, request_id: str, is_told: bool
+) -> None:
+    bench.capsule("bad", trap(TrapReason.TRAP), subscribe={topic: "go"})
+    load(bench)
+    body = json.dumps({"req_id": request_id, "reason": "it was asked"}).encode()
+    bench.kernel.publish(topic, body, None, source, cause(ALICE, owner))
+    bench.run()
+    sentence = "capsule 'bad' gave no answer: interceptor execution failed: unreachable"
+    told = [one for one in failures(bench) if one[1] != "it was asked"]
+    assert told == ([(request_id, sentence)] if is_told else [])
 
 
 def test_equal_priorities_fan_out_with_the_original_payload(bench: Bench) -> None:

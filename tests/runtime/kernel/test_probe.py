@@ -60,9 +60,10 @@ def test_what_a_capsule_says_while_it_is_probed_reaches_nobody() -> None:
     )
 
 
-def test_a_capsule_that_only_publishes_its_tools_is_heard_too() -> None:
+@pytest.mark.parametrize("last", ["self", "probed", "5f2bd008-3e2a-5198-af52-bd17f4886034"])
+def test_a_capsule_that_only_publishes_its_tools_is_heard_too(last: str) -> None:
     def guest(call: Call) -> None:
-        call.speak("tool.v1.response.describe.self", json.dumps({"data": {"tools": [HELLO]}}).encode())
+        call.speak(f"tool.v1.response.describe.{last}", json.dumps({"data": {"tools": [HELLO]}}).encode())
 
     described, _ = probe(guest)
     assert [tool.name for tool in described.tools or ()] == ["hello"]

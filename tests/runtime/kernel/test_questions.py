@@ -18,7 +18,7 @@ from aos_runtime.host import Err
 from aos_runtime.host.context import ElicitQuestion
 from aos_runtime.kernel.approvals import Approvals
 from aos_runtime.kernel.audit import HostCall
-from aos_runtime.kernel.elicits import ElicitAnswer, OwnerElicitor, Reached
+from aos_runtime.kernel.elicits import ElicitAnswer, OwnerElicitor, Reached, onboarding_field
 from aos_runtime.kernel.grants import GrantOnUse
 from aos_runtime.kernel.questions import MAX_WAITING, Questions
 from aos_runtime.kernel.routing import Plan
@@ -301,6 +301,15 @@ def test_a_hook_asks_the_connection_that_installs() -> None:
             "default": "Rome",
         },
     }
+
+
+@pytest.mark.parametrize(
+    ("kind", "field_type"),
+    [("text", "Text"), ("secret", "Secret"), ("array", "Array"), ("select", {"Enum": ["a", "b"]})],
+)
+def test_each_kind_of_question_has_its_published_type(kind: str, field_type: object) -> None:
+    found = onboarding_field(ElicitQuestion(kind, "key", "", ("a", "b"), None))
+    assert found == {"key": "key", "prompt": "Please enter value for key", "field_type": field_type}
 
 
 def test_a_hook_of_nobody_asks_nobody() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from aos_runtime.bus.envelope import Envelope
 from aos_runtime.errors import Corrupt, Denied
+from aos_runtime.kernel import requests as module
 from aos_runtime.kernel.answers import AgentProfile
 from aos_runtime.kernel.requests import Answer, Caller, Handler, RequestRouter, is_request
 from aos_runtime.kernel.routing import Plan
@@ -50,6 +51,7 @@ class Desk:
     def __init__(self, handlers: dict[str, Handler] | None = None) -> None:
         self.now = 0.0
         self.replies: list[tuple[str, Any]] = []
+        self.senders: list[tuple[str, str | None]] = []
         self.replied = threading.Semaphore(0)
         self.jobs: deque[Any] = deque()
         self.profiles = FakeProfiles()
@@ -68,6 +70,7 @@ class Desk:
 
     def publish(self, topic: str, body: bytes, kind: str | None, source_id: str, cause: Envelope) -> Plan:
         self.replies.append((topic, json.loads(body)))
+        self.senders.append((topic, cause.principal))
         self.replied.release()
         return NOWHERE
 
@@ -210,6 +213,66 @@ def test_an_admin_request_echoes_its_id() -> None:
     assert desk.ask("AgentList", topic="astrid.v1.admin.agent.list") == [
         ("astrid.v1.admin.response.agent.list", {"request_id": "r1", "status": "AgentList", "data": []})
     ]
+
+
+class FakeAccount:
+    """Where everything is put on record."""
+
+    def admit(self, principal: str, method: str, params: Any, capabilities: tuple[str, ...]) -> None: ...
+
+    def finish(self, principal: str, method: str, params: Any, error: str | None) -> None: ...
+
+    def deny(self, principal: str, method: str, params: Any, reason: str) -> None: ...
+
+
+def test_what_is_put_on_record_is_told_to_the_principals_capsules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.time, "time", lambda: 1_785_000_000.9)
+
+    def conflict(caller: Caller, params: Any) -> Answer:
+        raise Denied("some-code", "not like this", hint="ask")
+
+    desk = Desk(
+        {
+            "GetStatus": Handler(run=lambda caller, params: Answer(status="Status", data={})),
+            "QuotaSet": Handler(run=lambda caller, params: Answer(status="Success", data={})),
+            "AgentDelete": Handler(run=conflict),
+        }
+    )
+    desk.router._account = FakeAccount()
+    quotas = {"principal": "bob", "quotas": {"max_timeout_secs": 7}}
+
+    def told(method: str, params: object) -> list[tuple[str, Any]]:
+        replies = desk.ask(method, params, topic="astrid.v1.admin.x")
+        return [(topic, body) for topic, body in replies if not topic.startswith("astrid.v1.admin.")]
+
+    entry = {
+        "ts_epoch": 1_785_000_000,
+        "method": "QuotaSet",
+        "required_capability": "quota:set",
+        "principal": "alice",
+        "device_key_id": "key-1",
+        "target_principal": "bob",
+        "params": quotas,
+        "outcome": {"status": "success"},
+    }
+    assert told("QuotaSet", quotas) == [("astrid.v1.audit.entry", entry)]
+    [(_, failed)] = told("AgentDelete", {"principal": "bob"})
+    assert failed["outcome"] == {"status": "failure", "error": "some-code"}
+    assert told("GetStatus", None) == [], "what only reads is not on record"
+    desk.profiles.held = ("restricted",)
+    [(_, denied)] = told("QuotaSet", quotas)
+    assert (denied["required_capability"], denied["outcome"]["status"]) == ("quota:set", "failure")
+    assert denied["outcome"]["error"].startswith("permission denied for principal alice")
+
+
+def test_an_entry_is_told_in_the_name_of_whoever_asked() -> None:
+    desk = Desk({"CapsGrant": Handler(run=lambda caller, params: Answer(status="Success", data={}))})
+    desk.router._account = FakeAccount()
+    params = {"principal": "bob", "capabilities": ["self:capsule:list"]}
+    for asker in ("alice", "bob"):
+        desk.ask("CapsGrant", params, topic="astrid.v1.admin.caps.grant", principal=asker)
+    entries = [who for topic, who in desk.senders if topic == "astrid.v1.audit.entry"]
+    assert entries == ["alice", "bob"], "so only her capsules hear of hers"
 
 
 def test_after_the_answer_comes_what_follows_from_it() -> None:

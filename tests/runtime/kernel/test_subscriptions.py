@@ -9,14 +9,17 @@ import msgspec
 import pytest
 
 from aos_runtime.bus.envelope import Envelope
-from aos_runtime.bus.inbox import Scope
+from aos_runtime.bus.inbox import ROUTE_BUDGET_BYTES, Scope
 from aos_runtime.bus.routes import RouteTable
 from aos_runtime.host import GuestTrap, HookResult, TrapReason
 from aos_runtime.kernel.guest import GuestPort
 from aos_runtime.kernel.kernel import system_cause
 from aos_runtime.kernel.ports import Submission
+from aos_runtime.kernel.receipts import receipt_topic
 from aos_runtime.kernel.subscriptions import Owner, Subscription
 from aos_runtime.names import CapsuleName, PrincipalName
+from aos_runtime.policy.publish import OTHERS_RECEIPTS
+from aos_runtime.wire.methods import NIL_SOURCE
 from aos_runtime.wire.payloads import TOOL_EXECUTE_REQUEST, encode_tool_request
 from tests.support.kernels import ALICE, Bench, Call, cause
 
@@ -94,6 +97,16 @@ def test_a_flood_of_one_principal_never_delays_another(bench: Bench) -> None:
     took_s = time.perf_counter() - started
     assert b'"bob"' in [envelope.body for envelope in first_two if envelope is not None]
     assert took_s < 0.05
+
+
+def test_a_message_counts_its_payload_and_its_topic(bench: Bench) -> None:
+    """The budget of one subscription is 1 MiB: exactly that fits, a byte more never does."""
+    one = subscribed(bench, "n.v1")
+    room = ROUTE_BUDGET_BYTES - len("n.v1")
+    for size, is_taken in ((room, True), (room + 1, False)):
+        bench.publish("n.v1", b'"' + b"x" * (size - 2) + b'"')
+        assert (len(one.inbox), one.lost) == (int(is_taken), int(not is_taken))
+        one.poll()
 
 
 def test_an_overflow_is_counted_for_its_principal(bench: Bench) -> None:
@@ -286,6 +299,38 @@ def test_a_delivery_receipt_says_why_and_never_what_a_guest_said(
 def test_a_delivery_that_nobody_takes_is_told(bench: Bench) -> None:
     deliver(bench, "out.v1")
     assert [body["reason"] for _, body in receipts(bench)] == ["no-consumer"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("last", ["*", ID])
+def test_only_its_publisher_hears_a_receipt(bench: Bench, last: str) -> None:
+    """Both subscribe to the same words, and to the very topic of the other's receipt."""
+    alias = f"astrid.v1.delivery.failure.{last}"
+    heard: dict[str, list[str]] = {"mouth": [], "nosy": []}
+    held: dict[str, list[Subscription]] = {"mouth": [], "nosy": []}
+
+    def guest(call: Call, name: str) -> None:
+        for pattern in (alias, f"astrid.v1.delivery.failure.sourceofmouth.{ID}", "astrid.v1.*"):
+            inflow = call.listen(pattern)
+            if not isinstance(inflow, str):
+                held[name].append(inflow)
+
+    row = '[subscribe."astrid.*"]\nwit = "opaque"\n'
+    for name in heard:
+        bench.capsule(
+            name, lambda call, name=name: guest(call, name), subscribe={f"{name}.v1": "go"}, extra=row
+        )
+    bench.lifecycle.load_all(ALICE)
+    for name in heard:
+        bench.publish(f"{name}.v1")
+    bench.run()
+    receipt = msgspec.structs.replace(cause(), source_id="source-of-mouth", delivery_id=ID)
+    bench.kernel.publish(receipt_topic(receipt), b"{}", None, NIL_SOURCE, cause())
+    for name, inflows in held.items():
+        heard[name] = [one.topic for inflow in inflows for one in iter(inflow.poll, None)]
+    assert heard["mouth"] and set(heard["mouth"]) == {f"astrid.v1.delivery.failure.sourceofmouth.{ID}"}
+    assert heard["nosy"] == []
+    assert {denial.rule for denial in bench.denials} == {OTHERS_RECEIPTS}
+    assert [denial.allow for denial in bench.denials] == [None, None]
 
 
 def test_a_subscriber_takes_a_delivery(bench: Bench) -> None:

@@ -8,6 +8,7 @@ from aos_runtime.policy import publish
 from aos_runtime.policy.publish import (
     MAX_CACHED_TOPICS,
     MAX_PAYLOAD_BYTES,
+    OTHERS_RECEIPTS,
     IpcRefusal,
     PublishGate,
     Refusal,
@@ -109,6 +110,15 @@ def test_bus_02_a_subscription_is_refused_at_the_call_with_its_rule(
     pattern: str, refusal: Refusal | None
 ) -> None:
     assert subscribe_refusal(pattern, ("a.*",), 0) == refusal
+
+
+def test_a_capsule_subscribes_to_its_own_receipts_only() -> None:
+    rows = ("astrid.*",)
+    assert subscribe_refusal("astrid.v1.delivery.failure.*", rows, 0) is None
+    assert subscribe_refusal(f"astrid.v1.delivery.failure.{'a' * 32}", rows, 0) is None
+    for pattern in ("x.*", f"{'a' * 32}.{'b' * 32}", "a.b.c"):
+        refusal = subscribe_refusal(f"astrid.v1.delivery.failure.{pattern}", rows, 0)
+        assert refusal == Refusal(DENIED, OTHERS_RECEIPTS)
 
 
 def test_bus_02_a_leading_star_needs_a_row_that_covers_it() -> None:
