@@ -10,7 +10,7 @@ from aos_runtime.config import Settings
 from aos_runtime.daemon.options import Options
 from aos_runtime.home import Home
 from aos_runtime.host import CodeCache
-from aos_runtime.host.mcp import McpLoop
+from aos_runtime.host.mcp_servers import McpServers
 from aos_runtime.host.sandbox import Sandbox, open_sandbox
 from aos_runtime.kernel.approvals import Approvals
 from aos_runtime.kernel.audited import Trail
@@ -52,8 +52,8 @@ def make_loader(
     children = ChildRecords(home)
     children.end_all(journal.daemon)
     resources.callback(children.end_all, journal.daemon)
-    loop = McpLoop(settings.mcp_start_s, children)
-    resources.callback(loop.close)
+    servers = McpServers(settings.mcp_start_s, children)
+    resources.callback(servers.close)
 
     def open_walls() -> Sandbox:
         """Looked at when the first program is started: that runs a program itself."""
@@ -71,7 +71,7 @@ def make_loader(
         request_approval=approvals.request,
         holds=lambda who, source, name: holds_capability(view(who), source, name),
         outside=Outside.of(settings, home, find_keys, journal.daemon),
-        programs=Programs(open_walls, loop, tools_changed),
+        programs=Programs(open_walls, servers, tools_changed),
         umask=options.umask,
         room_of=lambda who: partial(storage.grow, who),
     )

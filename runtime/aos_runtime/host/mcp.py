@@ -1,8 +1,9 @@
 """MCP servers of capsules: their processes, and their tools called through the official SDK.
 
-One thread with an event loop serves every server of the process; the SDK is imported when the first one is
-started.  A server is hostile: what it prints is bounded, what is no message is dropped, every request has a
-deadline, and it dies with its whole process group.  Nothing here knows of topics.
+One thread with an event loop serves every server of the process; this room and the SDK are imported when the
+first one is started (`host.mcp_servers`).  A server is hostile: what it prints is bounded, what is no message
+is dropped, every request has a deadline, and it dies with its whole process group.  Nothing here knows of
+topics.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import asyncio
 import contextlib
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from aos_runtime.errors import AosError, PeerFault, Unavailable
-from aos_runtime.host.pipes import STOP_GENTLY_S, Log, Murmur, PipedProgram
+from aos_runtime.host.mcp_tools import Log, McpAnswer, McpTool
+from aos_runtime.host.pipes import STOP_GENTLY_S, Murmur, PipedProgram
 from aos_runtime.host.sandbox import Program
 from aos_runtime.store.children import ChildRecords
 
@@ -34,25 +35,6 @@ RELIST_S = 1.0
 
 MAX_TEXT_CHARS = 1 << 20
 _SHOWN_CHARS = 200
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpTool:
-    """One tool as its server lists it."""
-
-    name: str
-    description: str
-    input_schema: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpAnswer:
-    """What a tool answered, as text for a model."""
-
-    content: str
-    is_error: bool
 
 
 class McpServer:
@@ -282,7 +264,7 @@ class McpServer:
 
 
 class McpLoop:
-    """The thread of all servers; started with the first.  Each has `start_timeout_s` to shake hands in.
+    """The thread of all servers.  Each has `start_timeout_s` to shake hands in.
 
     Every server is started on it, and it ends after the last of them: bubblewrap ends with the thread that
     started it, not with the process.
@@ -291,38 +273,25 @@ class McpLoop:
     def __init__(self, start_timeout_s: float, records: ChildRecords) -> None:
         self._start_timeout_s = start_timeout_s
         self._records = records
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="aos-mcp", daemon=True)
+        self._thread.start()
 
     def start_server(self, name: str, program: Program, log: Log) -> McpServer:
-        """Start one.  Unavailable `mcp-sdk-missing` without the SDK; else as `McpServer.start`."""
-        check_sdk()
-        server = self._run(self._make(name, program, log))
+        """Start one; raises as `McpServer.start`."""
+        making = asyncio.run_coroutine_threadsafe(self._make(name, program, log), self._loop)
+        server = making.result(5.0)
         server.start()
         return server
 
     def close(self) -> None:
         """End the thread; every server must be closed before."""
-        with self._lock:
-            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join(5.0)
-            loop.close()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5.0)
+        self._loop.close()
 
     async def _make(self, name: str, program: Program, log: Log) -> McpServer:
-        loop = asyncio.get_running_loop()
-        return McpServer(name, program, log, loop, self._start_timeout_s, self._records)
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="aos-mcp", daemon=True)
-                self._thread.start()
-            loop = self._loop
-        return asyncio.run_coroutine_threadsafe(work, loop).result(5.0)
+        return McpServer(name, program, log, self._loop, self._start_timeout_s, self._records)
 
 
 def check_sdk() -> None:

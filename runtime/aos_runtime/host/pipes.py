@@ -10,8 +10,9 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
+from aos_runtime.host.mcp_tools import Log
 from aos_runtime.host.sandbox import Program
 from aos_runtime.store.children import ChildRecords, signal_group
 
@@ -23,8 +24,6 @@ BREATH_BYTES = 16 << 20
 """Of what is dropped in a second; more is left in the pipe until the next one."""
 _READ_BYTES = 64 * 1024
 _WINDOW_S = 1.0
-
-Log = Callable[[str, str], None]
 
 
 class PipedProgram:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import replace
-from typing import Protocol
 
 import msgspec
 
@@ -22,7 +21,8 @@ from aos_runtime.capsule.manifest_values import PublishRow, SubscribeRow
 from aos_runtime.capsule.topics import is_tool_name, tool_topic
 from aos_runtime.errors import AosError, Unavailable
 from aos_runtime.host import GuestContext, GuestTrap, HookResult, TrapReason
-from aos_runtime.host.mcp import McpAnswer, McpLoop, McpTool
+from aos_runtime.host.mcp_servers import McpServers
+from aos_runtime.host.mcp_tools import McpAnswer, Server
 from aos_runtime.host.sandbox import Sandbox
 from aos_runtime.kernel.probe import DESCRIBE_ACTION, DESCRIBE_TOPIC, Described, Tool, read_description
 from aos_runtime.kernel.restarts import MAX_RESTARTS, RECOVERED_AFTER_S
@@ -38,22 +38,6 @@ SLACK_S = 5.0
 _DONE = HookResult("continue", None)
 
 
-class Server(Protocol):
-    """The part of `host.mcp.McpServer` that is needed here."""
-
-    @property
-    def is_running(self) -> bool: ...
-
-    @property
-    def tools(self) -> tuple[McpTool, ...]: ...
-
-    on_tools: Callable[[], None]
-
-    def call(self, tool: str, arguments: dict[str, object], timeout_s: float) -> Future[McpAnswer]: ...
-
-    def close(self) -> None: ...
-
-
 class Programs:
     """What starts the programs of capsules in this daemon.
 
@@ -63,11 +47,11 @@ class Programs:
     def __init__(
         self,
         open_sandbox: Callable[[], Sandbox],
-        loop: McpLoop,
+        servers: McpServers,
         tools_changed: Callable[[PrincipalName, CapsuleName], None] = lambda principal, name: None,
     ) -> None:
         self.open_sandbox = open_sandbox
-        self.loop = loop
+        self.servers = servers
         self._tools_changed = tools_changed
 
     def tell_tools(self, installed: Installed) -> None:
@@ -88,7 +72,7 @@ def open_mcp(
                 program = sandbox.program(row.command, row.args, installed.generation, values)
                 for warning in program.warnings:
                     context.log("warn", warning)
-                servers[row.id] = programs.loop.start_server(row.id, program, context.log)
+                servers[row.id] = programs.servers.start_server(row.id, program, context.log)
     except AosError:
         for server in servers.values():
             server.close()

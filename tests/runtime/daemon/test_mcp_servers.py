@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -183,6 +184,26 @@ def test_without_the_sdk_it_says_how_to_get_it(
         row = state_of(client)
         assert row["state"] == "failed"
         assert row["reason"] == "it has an MCP server, and the MCP SDK is not installed"
+        assert call(client, "hello", name="Ada")[0] == '"Hello, Ada!"'
+
+
+def test_a_daemon_without_servers_imports_neither_event_loop_nor_sdk(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocker = tmp_path / "blocker"
+    blocker.mkdir()
+    for name in ("asyncio", "mcp"):
+        (blocker / f"{name}.py").write_text("raise RuntimeError('imported')\n")
+        probe = subprocess.run(
+            [sys.executable, "-P", "-c", f"import {name}"],
+            env={**os.environ, "PYTHONPATH": str(blocker)},
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        assert b"RuntimeError: imported" in probe.stderr, "the blocker blocks"
+    monkeypatch.setattr("tests.support.sockets.IMPORTS", (str(blocker),))
+    with running(home), connected(home) as client:
         assert call(client, "hello", name="Ada")[0] == '"Hello, Ada!"'
 
 
