@@ -1,11 +1,14 @@
 """The content store: WebAssembly binaries and WIT files under the BLAKE3 of their bytes.
 
 A name is never trusted: reuse re-hashes what is there and repairs it, reading verifies.  Nothing here knows
-which capsule uses a blob.
+which capsule uses a blob: who does says what may go.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,10 +16,18 @@ from aos_runtime.capsule.provenance import bytes_digest
 from aos_runtime.errors import Corrupt
 from aos_runtime.home import Home
 from aos_runtime.names import Digest
-from aos_runtime.store.files import make_private_folder, read_optional, sweep_temporaries, write_atomic
+from aos_runtime.store.files import (
+    list_folder,
+    make_private_folder,
+    read_optional,
+    sweep_temporaries,
+    write_atomic,
+)
 
 MAX_BLOB_BYTES = 512 * 1024 * 1024
 MAX_WIT_BYTES = 1024 * 1024
+MIN_AGE_S = 3600.0
+"""How long what nothing names is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +78,20 @@ def sweep_content(home: Home) -> None:
     sweep_temporaries(home.wit_store)
 
 
+def collect_content(home: Home, live: Container[str], now_s: float) -> int:
+    """Remove what no digest in `live` names and nobody has stored for an hour; how many files went.
+
+    The hour is for an install that has stored its files and has not named them yet.
+    """
+    gone = 0
+    for path in (*list_folder(home.blobs), *list_folder(home.wit_store)):
+        with contextlib.suppress(OSError):
+            if path.stem not in live and now_s - path.lstat().st_mtime > MIN_AGE_S:
+                path.unlink()
+                gone += 1
+    return gone
+
+
 def _put(path: Path, data: bytes, digest: Digest, limit_bytes: int) -> bool:
     """Write unless the right bytes are there; whether wrong ones were replaced."""
     make_private_folder(path.parent)
@@ -75,6 +100,7 @@ def _put(path: Path, data: bytes, digest: Digest, limit_bytes: int) -> bool:
         present = read_optional(path, limit_bytes)
         wrong = present is not None and bytes_digest(present) != digest
         if present is not None and not wrong:
+            os.utime(path)  # stored again just now
             return False
     except Corrupt:
         wrong = True

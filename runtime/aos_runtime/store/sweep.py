@@ -6,14 +6,15 @@ Everything here runs under the lock of what it touches, and removes only what no
 from __future__ import annotations
 
 import contextlib
+import time
 from pathlib import Path
 
 from aos_runtime.errors import AosError, Corrupt, InvalidInput
 from aos_runtime.home import Home
 from aos_runtime.names import CapsuleName, PrincipalName, parse_capsule_name, parse_principal_name
-from aos_runtime.store.content import sweep_content
+from aos_runtime.store.content import collect_content, sweep_content
 from aos_runtime.store.files import list_folder, remove_tree, sweep_temporaries
-from aos_runtime.store.installed import read_pointer
+from aos_runtime.store.installed import Broken, list_installed, read_pointer
 from aos_runtime.store.receipts import remove_receipts
 from aos_runtime.store.staging import capsule_lock, sweep_staging
 
@@ -24,12 +25,18 @@ def sweep(home: Home) -> None:
     for folder in (home.etc, home.profiles, home.keys, home.run, home.var, home.tools):
         sweep_temporaries(folder)
     sweep_content(home)
+    is_quiet = True
     for principal in list_principal_folders(home):
         for name in _known_capsules(home, principal):
             lock = capsule_lock(home, principal, name)
             if lock.try_acquire():
                 with lock, contextlib.suppress(AosError):
                     sweep_capsule(home, principal, name)
+            else:
+                is_quiet = False
+    live = _live_content(home)
+    if is_quiet and live is not None:
+        collect_content(home, live, time.time())
 
 
 def sweep_capsule(home: Home, principal: PrincipalName, name: CapsuleName) -> None:
@@ -59,6 +66,18 @@ def list_principal_folders(home: Home) -> tuple[PrincipalName, ...]:
         with contextlib.suppress(InvalidInput):
             found.append(parse_principal_name(path.name))
     return tuple(found)
+
+
+def _live_content(home: Home) -> frozenset[str] | None:
+    """The digest of every stored file that an installed capsule names; None where one cannot be read."""
+    live: set[str] = set()
+    for principal in list_principal_folders(home):
+        for found in list_installed(home, principal):
+            if isinstance(found, Broken):
+                return None
+            live.update(entry.digest for entry in found.receipt.entries)
+            live.update(found.meta.wit_files.values())
+    return frozenset(live)
 
 
 def _known_capsules(home: Home, principal: PrincipalName) -> tuple[CapsuleName, ...]:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
+import pytest
+
 from aos_runtime.home import Home
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName
+from aos_runtime.store.content import put_blob, put_wit
 from aos_runtime.store.installed import load_installed
 from aos_runtime.store.layout import open_home
 from aos_runtime.store.staging import capsule_lock
@@ -56,3 +62,41 @@ def test_only_names_of_principals_are_principals(home: Home) -> None:
     for name in ("default", "a b", ".hidden"):
         (home.principals / name).mkdir(parents=True)
     assert list_principal_folders(home) == ("default",)
+
+
+def age(*paths: Path) -> None:
+    """As if nobody had stored them for more than an hour."""
+    for path in paths:
+        os.utime(path, (0, 0))
+
+
+def test_content_that_no_capsule_names_goes_after_an_hour(home: Home, install: Install) -> None:
+    install()
+    used = {*home.blobs.iterdir(), *home.wit_store.iterdir()}
+    old, new = (home.blob(put_blob(home, data).digest) for data in (b"old", b"new"))
+    wit = home.wit_store / f"{put_wit(home, b'package a:b;')}.wit"
+    age(*used, old, wit)
+    sweep(home)
+    assert {*home.blobs.iterdir(), *home.wit_store.iterdir()} == {*used, new}
+    age(new)
+    put_blob(home, b"new")  # as an install would that has not named it yet
+    sweep(home)
+    assert new.exists()
+
+
+@pytest.mark.parametrize("state", ["broken", "changing"])
+def test_content_stays_while_a_capsule_is_changed_or_cannot_be_read(
+    home: Home, install: Install, state: str
+) -> None:
+    found = install()
+    blob = home.blob(put_blob(home, b"old").digest)
+    age(blob)
+    lock = capsule_lock(home, DEFAULT_PRINCIPAL, DEMO)
+    if state == "broken":
+        (found.generation / "meta.json").write_text("{")
+    else:
+        lock.acquire(0)
+    sweep(home)
+    if state == "changing":
+        lock.release()
+    assert blob.exists()
