@@ -18,6 +18,9 @@ IDENTITY_LEVELS = ("resolve", "link", "admin")
 """Identity operations, each of which implies those before it."""
 
 
+MAX_ACCEPT_WORKERS = 16
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
     """The `[capabilities]` of a capsule.  Lists keep the manifest's order; `bind_workers` grants nothing."""
@@ -51,6 +54,14 @@ class Capabilities:
     def is_empty(self) -> bool:
         """Whether nothing at all is asked."""
         return not held_names(self)
+
+    @property
+    def accept_workers(self) -> int:
+        """How many instances of a run loop take connections side by side: more than one where it listens on
+        TCP, and never more than MAX_ACCEPT_WORKERS.
+        """
+        listens = any(not entry.startswith("unix:") for entry in self.net_bind)
+        return max(1, min(self.bind_workers or 1, MAX_ACCEPT_WORKERS)) if listens else 1
 
     def flag(self, name: str) -> bool:
         """The yes-or-no capability `name`."""

@@ -15,7 +15,7 @@ from blake3 import blake3
 from aos_runtime import AOS_VERSION, HOST_VERSION
 from aos_runtime.capsule.topics import covers
 from aos_runtime.kernel.order import satisfies
-from aos_runtime.kernel.runloop import RunLoop
+from aos_runtime.kernel.runloop import LoopState, RunLoop
 from aos_runtime.kernel.views import Resident, View
 from aos_runtime.store.metadata import Meta
 
@@ -152,7 +152,6 @@ def _resident_rows(view: View) -> Iterable[dict[str, object]]:
             f"{topic} has a handler that nothing calls: the run loop must subscribe to it"
             for topic in resident.unheard
         )
-        loop = resident.loop
         actor = resident.actor
         leaked = actor.generation.context.resources.leaked
         if leaked:
@@ -160,9 +159,8 @@ def _resident_rows(view: View) -> Iterable[dict[str, object]]:
         yield {
             "name": resident.name,
             "version": resident.version,
-            "state": "ready" if loop is None else loop.state.value,
             "principal": view.principal,
-            **({} if loop is None else _loop_facts(loop)),
+            **_loop_facts(resident.loops),
             **actor.meter.to_json(),
             "queue_depth": actor.depth,
             "drops": actor.mailbox.drops,
@@ -177,10 +175,19 @@ def _resident_rows(view: View) -> Iterable[dict[str, object]]:
         }
 
 
-def _loop_facts(loop: RunLoop) -> dict[str, object]:
-    """`reason` is why it failed last, also after it came back."""
-    facts: dict[str, object] = {"run_loop": True, "restarts": loop.restarts.count}
-    return {**facts, "reason": loop.reason} if loop.reason else facts
+def _loop_facts(loops: tuple[RunLoop, ...]) -> dict[str, object]:
+    """`state` is that of the worker that is worst off, `reason` why one failed last, also after it came
+    back.
+    """
+    if not loops:
+        return {"state": "ready"}
+    down = [one.state.value for one in loops if one.state is not LoopState.READY]
+    facts: dict[str, object] = {"state": (down or ["ready"])[0], "run_loop": True}
+    facts["restarts"] = sum(one.restarts.count for one in loops)
+    if len(loops) > 1:
+        facts["workers"] = len(loops)
+    reasons = [one.reason for one in loops if one.reason]
+    return {**facts, "reason": reasons[0]} if reasons else facts
 
 
 def _unready_rows(view: View) -> Iterable[dict[str, object]]:

@@ -200,7 +200,7 @@ class Lifecycle:
         found = [self._load(principal, name) for name in self._names_of(principal)]
         residents = [self._settle(one, None) for one in found if isinstance(one, Loaded)]
         unready = [one for one in found if isinstance(one, Unready)]
-        looping = [one for one in residents if one.loop is not None]
+        looping = [one for one in residents if one.loops]
         view = self._publish(make_view(principal, residents, unready), (), is_final=not looping)
         return self._start_loops(view, looping) if looping else view
 
@@ -217,17 +217,20 @@ class Lifecycle:
         return self._publish(make_view(view.principal, left, unready), gone)
 
     def _start_loop(self, loaded: Loaded, before: Resident | None) -> Loaded | Unready:
-        """Start the run loop of what was loaded, if it has one, beside the version that serves."""
-        loop = loaded.loop
-        if loop is None:
-            return loaded
-        if self._closed:
-            raise _stopping()
-        loop.on_failed = self._on_loop_failed
-        self._loops.add(loop)
-        reason = loop.start(is_staged=before is not None and before.loop is not None)
+        """Start the run loops of what was loaded, if it has any, beside the version that serves."""
+        reason = None
+        for loop in loaded.loops:
+            if self._closed:
+                raise _stopping()
+            loop.on_failed = self._on_loop_failed
+            self._loops.add(loop)
+            reason = loop.start(is_staged=before is not None and bool(before.loops))
+            if reason is not None:
+                break
         if reason is None:
             return loaded
+        for loop in loaded.loops:
+            loop.close()
         loaded.generation.close()
         installed = loaded.installed
         sentence = f"run loop of capsule '{installed.name}' {installed.version} {reason}"
@@ -270,7 +273,7 @@ class Lifecycle:
         views = {**self._views, view.principal: view}
         before = self.view(view.principal).residents
         table, actors = route_table(views.values()), actors_of(views.values())
-        ended = [one.loop for one in gone if one.loop is not None]
+        ended = [loop for one in gone for loop in one.loops]
         with self._kernel.order:
             self._views = views
             self._kernel.install_routes(table, actors, bundled_of(views.values()))
@@ -291,16 +294,15 @@ class Lifecycle:
 
     def _hand_over(self, view: View, before: Mapping[CapsuleName, Resident]) -> list[RunLoop]:
         """(order) Let new loops receive what waits for those that they replace; gives the replaced."""
-        replaced = []
+        replaced: list[RunLoop] = []
         for name, resident in view.residents.items():
-            old, new = before[name].loop if name in before else None, resident.loop
-            if old is new:
+            old, new = before[name].loops if name in before else (), resident.loops
+            if old == new:
                 continue
-            if new is not None:
-                predecessor = None if old is None else old.attempt.owner
-                self._kernel.subscriptions.promote(new.attempt.owner, predecessor)
-            if old is not None:
-                replaced.append(old)
+            for number, loop in enumerate(new):
+                predecessor = old[number].attempt.owner if number < len(old) else None
+                self._kernel.subscriptions.promote(loop.attempt.owner, predecessor)
+            replaced += old
         return replaced
 
 

@@ -79,8 +79,8 @@ class CodeSource(Protocol):
 class Loaded:
     """A capsule that can serve.
 
-    `tools` is None where it could not be asked.  `loop` is its run loop, not started yet; such a capsule has
-    no handlers that are called: it hears what its loop subscribes to.
+    `tools` is None where it could not be asked.  `loops` are its run loop, not started yet, once for each of
+    its workers; such a capsule has no handlers that are called: it hears what its loops subscribe to.
     """
 
     installed: Installed
@@ -88,7 +88,7 @@ class Loaded:
     generation: Generation
     tools: tuple[Tool, ...] | None
     warnings: tuple[str, ...]
-    loop: RunLoop | None = None
+    loops: tuple[RunLoop, ...] = ()
     relist: Callable[[], Loaded] | None = None
     """The same generation with the tools that it has now; None where they stay what they are."""
 
@@ -222,10 +222,11 @@ class Loader:
             context, lambda: Instance(code, context, memory_bytes=budget.quotas.max_memory_bytes)
         )
         described = describe(generation, port)
-        loop = None
+        loops: tuple[RunLoop, ...] = ()
         if "run" in code.implemented:
-            generation.close()  # it was made to be asked; the loop has an instance of its own
-            loop = self._run_loop(installed, code, source, env)
+            generation.close()  # it was made to be asked; a loop has an instance of its own
+            workers = range(installed.receipt.capabilities.accept_workers)
+            loops = tuple(self._run_loop(installed, code, source, env) for _ in workers)
         handled = (row.topic for row in installed.manifest.handlers)
         return Loaded(
             installed=installed,
@@ -233,7 +234,7 @@ class Loader:
             generation=generation,
             tools=described.tools,
             warnings=(*described.warnings, *unrouted(described.tools or (), handled)),
-            loop=loop,
+            loops=loops,
         )
 
     def _run_loop(self, installed: Installed, code: Code, source: str, env: GuestEnv) -> RunLoop:

@@ -13,9 +13,9 @@ from aos_runtime import HOST_VERSION
 from aos_runtime.config import Settings
 from aos_runtime.home import Home
 from aos_runtime.kernel.guest_env import GuestEnv
-from aos_runtime.names import PrincipalName
+from aos_runtime.names import CapsuleName, PrincipalName
 from aos_runtime.network import Dialer, NetworkDoor
-from aos_runtime.network.listeners import UnixDoor
+from aos_runtime.network.listeners import Ports, UnixDoor
 from aos_runtime.policy.egress import Airlock, EgressDenial
 from aos_runtime.store.installed import Installed
 from aos_runtime.wire.handshake import KeyEntry, ServerHandshake
@@ -37,6 +37,7 @@ class Outside:
         self._local_egress = local_egress
         self._home = home
         self._find_keys = find_keys
+        self._ports: dict[tuple[PrincipalName, CapsuleName], Ports] = {}
 
     @classmethod
     def of(
@@ -64,6 +65,7 @@ class Outside:
             denied=denied,
             note=note,
             secret=env.placeholder,
+            ports=self._ports.setdefault((installed.principal, installed.name), Ports()),
             unix=UnixDoor(self._home.capsule_socket(installed.principal, installed.name), self._handshake),
         )
 

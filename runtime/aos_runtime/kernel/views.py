@@ -45,18 +45,18 @@ class Resident:
         return self.loaded.tools or ()
 
     @property
-    def loop(self) -> RunLoop | None:
-        return self.loaded.loop
+    def loops(self) -> tuple[RunLoop, ...]:
+        return self.loaded.loops
 
     @property
     def unheard(self) -> tuple[str, ...]:
         """The handler rows of a capsule with a run loop that its loop does not receive: nothing calls
         them.
         """
-        loop = self.loop
-        if loop is None:
+        if not self.loops:
             return ()
-        return tuple(row.topic for row in self.manifest.handlers if not loop.receives(row.topic))
+        handled = (row.topic for row in self.manifest.handlers)
+        return tuple(topic for topic in handled if not any(one.receives(topic) for one in self.loops))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +165,7 @@ def visible_to(
 
 def _handlers(resident: Resident) -> Iterator[Handler]:
     """The rows that are called; none of a capsule with a run loop, which receives by itself."""
-    if resident.loop is not None:
+    if resident.loops:
         return
     for row in resident.manifest.handlers:
         if row.handler is not None:

@@ -14,7 +14,7 @@ from typing import NoReturn
 from aos_runtime.network.dialer import Dialer
 from aos_runtime.network.faults import Fault, NetworkFault
 from aos_runtime.network.links import Link
-from aos_runtime.network.listeners import UnixDoor
+from aos_runtime.network.listeners import Ports, UnixDoor
 from aos_runtime.network.slots import Slots
 from aos_runtime.network.waits import Wait
 from aos_runtime.policy.addresses import Address
@@ -39,6 +39,7 @@ class NetworkDoor:
     secret: Secret
     unix: UnixDoor | None = None
     """Where `bind-unix` listens; None: nowhere."""
+    ports: Ports = field(default_factory=Ports)
     exchanges: Slots = field(default_factory=lambda: Slots(4, "HTTP streams"))
     streams: Slots = field(default_factory=lambda: Slots(8, "connections"))
     listeners: Slots = field(default_factory=lambda: Slots(4, "listeners"))

@@ -11,6 +11,7 @@ import select
 import socket
 import stat
 import struct
+import threading
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -30,19 +31,54 @@ BACKLOG = 64
 _LENGTH = struct.Struct(">I")
 
 
+class Ports:
+    """What the instances of one capsule and principal listen on: those that name one port share its socket.
+
+    So the workers of a run loop take connections side by side, and a new version listens while the old one
+    still does.  One instance cannot bind a port twice, and port 0 is a port of its own each time.  Used by
+    the threads of all of them.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[tuple[Address, int], list[tuple[object, socket.socket]]] = {}
+
+    def bind(self, holder: object, address: Address, port: int) -> socket.socket:
+        """A socket that listens, for the instance `holder`.  NetworkFault as the system has it."""
+        with self._lock:
+            held = self._held.setdefault((address, port), []) if port else []
+            if any(owner is holder for owner, _ in held):
+                raise NetworkFault(Fault.IN_USE)
+            bound = held[0][1].dup() if held else _listen(address, port)
+            held.append((holder, bound))
+            return bound
+
+    def close(self, bound: socket.socket) -> None:
+        """The system lets go of the port once nobody holds it."""
+        with self._lock:
+            bound.close()
+            for key in tuple(self._held):
+                self._held[key] = [one for one in self._held[key] if one[1] is not bound]
+                if not self._held[key]:
+                    del self._held[key]
+
+
 class TcpListener:
     """Bound to an address of this machine.  `slot` takes a place for a stream before it is accepted."""
 
     def __init__(
         self,
+        ports: Ports,
+        holder: object,
         address: Address,
         port: int,
         slot: Callable[[], Callable[[], None]],
         release: Callable[[], None],
     ) -> None:
+        self._ports = ports
         self._slot = slot
         self._release = release
-        self._socket = _listen(address, port)
+        self._socket = ports.bind(holder, address, port)
 
     def accept(self, wait: Wait) -> TcpStream:
         """The next connection.  NetworkFault TIMEOUT, CUT, CLOSED, CROWDED."""
@@ -66,7 +102,7 @@ class TcpListener:
         return None if self._socket.fileno() < 0 else (self._socket.fileno(), select.POLLIN)
 
     def close(self) -> None:
-        self._socket.close()
+        self._ports.close(self._socket)
         self._release()
 
 

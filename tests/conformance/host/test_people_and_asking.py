@@ -33,7 +33,7 @@ from aos_runtime.kernel.questions import Answer, Asked, Ending
 from aos_runtime.kernel.uplinks import MAX_UPLINKS, GuestUplinks
 from aos_runtime.names import DEFAULT_PRINCIPAL
 from aos_runtime.network.links import Link
-from aos_runtime.network.listeners import TcpListener, UnixListener
+from aos_runtime.network.listeners import Ports, TcpListener, UnixListener
 from aos_runtime.network.tcp import TcpStream
 from aos_runtime.network.waits import Wait
 from aos_runtime.store.file_tree import FileCase, FileRefused, has_room
@@ -259,7 +259,7 @@ def test_whose_a_connection_is(stand: Stand, tmp_path: Path) -> None:
 
 
 def test_what_came_over_tcp_or_was_dialled_is_nobodys_and_what_is_gone_no_handle(stand: Stand) -> None:
-    listener = TcpListener(IPv4Address("127.0.0.1"), 0, lambda: lambda: None, lambda: None)
+    listener = TcpListener(Ports(), None, IPv4Address("127.0.0.1"), 0, lambda: lambda: None, lambda: None)
     port = int(listener.local_address().rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port), timeout=20.0) as dialled:
         accepted = listener.accept(Wait.of(20.0))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from aos_runtime.capsule.capability import (
     CAPABILITY_NAMES,
+    MAX_ACCEPT_WORKERS,
     Capabilities,
     Permission,
     held_names,
@@ -201,3 +202,21 @@ def test_what_is_over_and_what_is_held_make_up_what_is_asked(asked: Capabilities
 @given(asked=CAPABILITIES)
 def test_against_nothing_everything_is_beyond(asked: Capabilities) -> None:
     assert held_names(asked.beyond(EMPTY)) == held_names(asked)
+
+
+@pytest.mark.parametrize(
+    ("listens", "workers", "count"),
+    [
+        (("127.0.0.1:80",), 5, 5),
+        (("unix:*", "localhost:*"), 2, 2),
+        (("127.0.0.1:80",), None, 1),
+        (("127.0.0.1:80",), 0, 1),
+        (("127.0.0.1:80",), 10_000, MAX_ACCEPT_WORKERS),
+        (("unix:*",), 5, 1),
+        ((), 5, 1),
+    ],
+)
+def test_workers_are_for_those_that_listen_on_tcp(
+    listens: tuple[str, ...], workers: int | None, count: int
+) -> None:
+    assert Capabilities(net_bind=listens, bind_workers=workers).accept_workers == count

@@ -255,9 +255,9 @@ def test_a_capsule_with_a_run_loop_is_shown_and_not_faked(room: Room) -> None:
     )
     room.install("looping", component_of(looping, world_of()))
     loaded = room.load("looping")
-    assert isinstance(loaded, Loaded) and loaded.loop is not None
-    assert loaded.loop.start(is_staged=False) == "exited before signaling ready: it ended"
-    assert loaded.loop.join(5)
+    assert isinstance(loaded, Loaded) and len(loaded.loops) == 1
+    assert loaded.loops[0].start(is_staged=False) == "exited before signaling ready: it ended"
+    assert loaded.loops[0].join(5)
     assert loaded.tools == (), "it was asked, beside its loop"
 
 

@@ -81,3 +81,13 @@ def test_a_capsule_listens_beside_the_daemon_and_asks_for_its_token(tmp_path: Pa
 
 def test_placeholders_are_the_capsules_own_secrets() -> None:
     assert door_of(Settings(), []).secret("KEY") == "k-1"
+
+
+def test_instances_of_one_capsule_share_its_ports_and_nobody_elses() -> None:
+    outside = Outside.of(Settings(), HOME, lambda _who: None, lambda _level, _text: None)
+    env: Any = Env()
+    doors = [
+        outside.door(make_installed(name), env, lambda *_: None, lambda _denial: None)
+        for name in ("one", "one", "two")
+    ]
+    assert doors[0].ports is doors[1].ports is not doors[2].ports

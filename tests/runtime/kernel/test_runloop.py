@@ -12,11 +12,13 @@ from aos_runtime.bus.inbox import Scope
 from aos_runtime.errors import Unavailable
 from aos_runtime.host import GuestTrap, TrapReason
 from aos_runtime.kernel import runloop as module
+from aos_runtime.kernel.answers import status
 from aos_runtime.kernel.lifecycle import Lifecycle
 from aos_runtime.kernel.loading import Loaded
 from aos_runtime.kernel.runloop import Attempt, LoopState, RunLoop
 from aos_runtime.kernel.subscriptions import Subscription
 from aos_runtime.names import CapsuleName
+from tests.runtime.kernel.test_answers import PROCESS
 from tests.support.kernels import ALICE, Bench
 
 Run = Callable[[Attempt], None]
@@ -247,17 +249,22 @@ def test_its_subscriptions_end_with_the_attempt(loops: Loops) -> None:
 
 def loaded(loops: Loops, run: Run, *, version: str = "0.1.0", **manifest: object) -> RunLoop:
     """Put a capsule with a run loop where the next load finds it."""
+    return crew(loops, [run], version=version, **manifest)[0]
+
+
+def crew(loops: Loops, runs: list[Run], *, version: str = "0.1.0", **manifest: object) -> tuple[RunLoop, ...]:
+    """The same with a worker for each of `runs`."""
     made = loops.bench.capsule(NAME, version=version, **manifest)  # type: ignore[arg-type]  # the test's own
-    loop = loops.make(run, version=version)
+    workers = tuple(loops.make(run, version=version) for run in runs)
     loops.bench.loads[ALICE, NAME] = Loaded(
         installed=made.installed,
         source_id=made.source_id,
         generation=made.generation,
         tools=made.tools,
         warnings=made.warnings,
-        loop=loop,
+        loops=workers,
     )
-    return loop
+    return workers
 
 
 def lifecycle(loops: Loops) -> Lifecycle:
@@ -287,7 +294,7 @@ def test_a_capsule_with_a_run_loop_hears_through_it_and_its_rows_are_not_called(
     wait_for(lambda: got == [b"1"])
     assert not loops.bench.ready, "nothing was queued for a handler"
     assert lifecycle(loops).unload(ALICE, NAME)
-    assert resident.loop is not None and resident.loop.join(5)
+    assert resident.loops[0].join(5)
 
 
 def test_one_that_is_not_ready_is_a_row_with_a_reason_and_the_others_serve(loops: Loops) -> None:
@@ -369,3 +376,38 @@ def test_stopping_the_daemon_ends_every_loop_and_starts_none(loops: Loops) -> No
     assert loop.state is LoopState.STOPPED and lifecycle(loops)._loops == set()
     with pytest.raises(Unavailable, match="stopping"):
         lifecycle(loops).load_all(CapsuleName("bob"))  # type: ignore[arg-type]  # a principal's name
+
+
+def test_workers_run_side_by_side_and_come_and_go_together(loops: Loops) -> None:
+    old = crew(loops, [steady, steady, steady], subscribe={"a.v1": "go"})
+    view = lifecycle(loops).load_all(ALICE)
+    (row,) = status(view, PROCESS)["capsules"]  # type: ignore[misc]  # a JSON value
+    assert [one.state for one in old] == [LoopState.READY] * 3
+    assert (row["state"], row["workers"], row["restarts"]) == ("ready", 3, 0)
+    got: list[bytes] = []
+    new = crew(loops, [recorder(loops, got), steady], version="0.2.0")
+    lifecycle(loops).reload(ALICE, NAME)
+    assert all(one.join(5) for one in old)
+    assert [one.state for one in new] == [LoopState.READY] * 2
+    loops.bench.publish("a.v1", b"1")
+    wait_for(lambda: got == [b"1"])
+    assert lifecycle(loops).unload(ALICE, NAME)
+    assert all(one.join(5) for one in new)
+
+
+def test_one_worker_that_is_not_ready_fails_them_all(loops: Loops) -> None:
+    old = loaded(loops, steady)
+    lifecycle(loops).load_all(ALICE)
+    new = crew(loops, [steady, lambda attempt: None, steady], version="0.2.0")
+    with pytest.raises(Unavailable, match=r"'looper' 0\.2\.0 exited before signaling ready"):
+        lifecycle(loops).reload(ALICE, NAME)
+    assert all(one.join(5) and one.state is LoopState.STOPPED for one in new)
+    assert old.state is LoopState.READY
+
+
+def test_the_status_shows_the_worker_that_is_worst_off(loops: Loops) -> None:
+    bad = crew(loops, [steady, trapping(TrapReason.TRAP)])[1]
+    view = lifecycle(loops).load_all(ALICE)
+    assert bad.join(5)
+    (row,) = status(view, PROCESS)["capsules"]  # type: ignore[misc]  # a JSON value
+    assert (row["state"], row["restarts"], row["reason"]) == ("disabled", 5, "it panicked or aborted")

@@ -7,6 +7,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from aos_runtime.network import Fault, NetworkFault, listeners
 from aos_runtime.network.datagrams import MAX_DATAGRAM, UdpSocket
 from aos_runtime.network.faults import NothingYet
 from aos_runtime.network.links import Link
-from aos_runtime.network.listeners import TcpListener, UnixListener
+from aos_runtime.network.listeners import Ports, TcpListener, UnixListener
 from aos_runtime.network.tcp import MAX_BYTES, TcpStream
 from aos_runtime.network.waits import Wait
 from aos_runtime.policy.addresses import Address
@@ -235,7 +236,7 @@ def test_a_listener_accepts_and_gives_the_slot_back() -> None:
         return taken.pop
 
     closed: list[int] = []
-    listener = TcpListener(LOCAL, 0, slot, lambda: closed.append(1))
+    listener = TcpListener(Ports(), None, LOCAL, 0, slot, lambda: closed.append(1))
     assert fault_of(lambda: listener.accept(Wait.of(0.02))) is Fault.TIMEOUT
     assert fault_of(lambda: listener.accept(Wait.of(20.0, lambda: True))) is Fault.CUT
     assert (listener.is_ready(), taken) == (False, [])
@@ -257,7 +258,45 @@ def test_a_listener_accepts_and_gives_the_slot_back() -> None:
 def test_an_address_in_use_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        assert fault_of(lambda: TcpListener(LOCAL, port, lambda: bool, lambda: None)) is Fault.IN_USE
+        assert fault_of(lambda: listening(Ports(), "one", port)) is Fault.IN_USE
+
+
+def test_instances_of_one_capsule_take_connections_of_one_port_side_by_side() -> None:
+    ports = Ports()
+    port = free_port()
+    first, second = listening(ports, "one", port), listening(ports, "two", port)
+    assert fault_of(lambda: listening(ports, "one", port)) is Fault.IN_USE, "an instance has it once"
+    assert fault_of(lambda: listening(Ports(), "one", port)) is Fault.IN_USE, "another capsule never"
+    with ExitStack() as opened:
+        for listener in (first, second):
+            opened.enter_context(socket.create_connection(("127.0.0.1", port)))
+            opened.callback(listener.accept(Wait.of(20.0)).close)
+    first.close()
+    with socket.create_connection(("127.0.0.1", port)):
+        second.accept(Wait.of(20.0)).close()
+    assert fault_of(lambda: first.accept(Wait.of(20.0))) is Fault.CLOSED
+    second.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+    again = listening(ports, "one", port)
+    again.close()
+
+
+def test_port_0_is_a_port_of_its_own_each_time() -> None:
+    ports = Ports()
+    one, two = listening(ports, "one", 0), listening(ports, "two", 0)
+    assert one.local_address() != two.local_address()
+    one.close()
+    two.close()
+
+
+def listening(ports: Ports, holder: str, port: int) -> TcpListener:
+    return TcpListener(ports, holder, LOCAL, port, lambda: lambda: None, lambda: None)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 # the Unix socket

@@ -74,7 +74,7 @@ def bind_tcp(context: GuestContext, host: str, port: int) -> int | Err:
         address = door.admit_bind(host_named(host), port)
         release = door.listeners.take()
         try:
-            listener = TcpListener(address, port, door.streams.take, release)
+            listener = TcpListener(door.ports, door, address, port, door.streams.take, release)
         except BaseException:
             release()
             raise
