@@ -117,6 +117,13 @@ def test_a_missing_schema_is_an_object_without_properties() -> None:
     )
 
 
+def test_a_description_keeps_its_schema_as_it_is() -> None:
+    odd = {"type": "nonsense", "$ref": "#/nowhere", "properties": {"a": {"enum": []}}, "x": [None, 1.5]}
+    described, _ = probe(returns({"tools": [{**HELLO, "input_schema": odd}]}))
+    assert [tool.input_schema for tool in described.tools or ()] == [odd]
+    assert described.warnings == ()
+
+
 def test_the_first_of_two_tools_with_one_name_counts() -> None:
     described, _ = probe(returns({"tools": [HELLO, {**HELLO, "description": "other"}]}))
     assert [tool.description for tool in described.tools or ()] == ["Greet someone."]
