@@ -184,6 +184,42 @@ def test_man_14_a_choice_with_a_default_keeps_it() -> None:
     assert (row.default, row.enum_values) == ("eu", ("eu", "us"))
 
 
+@pytest.mark.parametrize("name", ["a", "a-1", "ab-c9-", "", "1a", "-a", "A", "a_b", "a.b", "ä", "a b"])
+@pytest.mark.parametrize("table", ["imports", "exports"])
+def test_names_of_interfaces(table: str, name: str) -> None:
+    for text in (f'[{table}]\n"{name}:x" = "1.0.0"\n', f'[{table}."x"]\n"{name}" = "1.0.0"\n'):
+        if name in ("a", "a-1", "ab-c9-"):
+            assert len(getattr(read(text), table)) == 1
+        else:
+            [issue] = problems(text)
+            assert issue.message.endswith("is not two names of lowercase letters, digits and hyphens")
+
+
+PINS = ("version", "tag", "rev", "branch", "path")
+
+
+@pytest.mark.parametrize(("first", "second"), [(a, b) for a in PINS for b in PINS if a != b])
+@pytest.mark.parametrize("table", ["publish", "subscribe"])
+def test_a_row_is_pinned_once(table: str, first: str, second: str) -> None:
+    read(f'[{table}]\n"a.b" = {{ wit = "x", {first} = "1" }}\n')
+    [issue] = problems(f'[{table}]\n"a.b" = {{ wit = "x", {first} = "1", {second} = "2" }}\n')
+    assert "cannot stand beside" in issue.message
+
+
+VERBS = ("deploy", "a", "a-9", "a" * 32)
+
+
+@pytest.mark.parametrize(
+    "name", [*VERBS, "a" * 33, "", "9a", "Deploy", "de ploy", "de_ploy", "install", "help"]
+)
+def test_names_of_verbs(name: str) -> None:
+    text = f'[[command]]\nname = "{name}"\nkind = "cli"\n'
+    if name in VERBS:
+        assert [command.name for command in read(text).commands] == [name]
+    else:
+        assert len(problems(text)) == 1
+
+
 def test_a_tool_row_is_read_and_binds_nothing() -> None:
     manifest = read('[[tool]]\nname = "x"\ndescription_for_llm = "Does x."\n')
     [row] = manifest.tools

@@ -296,6 +296,16 @@ def test_a_delivery_receipt_says_why_and_never_what_a_guest_said(
     assert receipts(bench) == ([] if reason is None else [(f"sourceofmouth.{ID}", expected)])
 
 
+def test_where_several_take_a_delivery_one_that_fails_makes_no_receipt(bench: Bench) -> None:
+    def trap(call: Call) -> None:
+        raise GuestTrap(TrapReason.TRAP, "unreachable")
+
+    bench.capsule("broken", trap, subscribe={"out.v1": "take"})
+    bench.capsule("sound", subscribe={"out.v1": "take"})
+    deliver(bench, "out.v1")
+    assert receipts(bench) == []
+
+
 def test_a_delivery_that_nobody_takes_is_told(bench: Bench) -> None:
     deliver(bench, "out.v1")
     assert [body["reason"] for _, body in receipts(bench)] == ["no-consumer"]  # type: ignore[index]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 
 import msgspec
+import pytest
 
 from aos_runtime.capsule.capability import Capabilities
 from aos_runtime.capsule.manifest import Uplink
+from aos_runtime.host.people import UplinkRefused
 from aos_runtime.kernel.actor import MAX_WAITING
 from aos_runtime.kernel.budget import Budget
 from aos_runtime.kernel.guest import GuestPort
@@ -63,6 +65,14 @@ def test_each_person_has_a_session_that_a_restart_keeps() -> None:
         uplinks.send(other, "7", "hello")
         sessions.append(session(bench))
     assert sessions[:3] == sessions[3:] and len(set(sessions)) == 3
+
+
+def test_a_capsule_has_32_uplinks_at_most() -> None:
+    uplinks, _ = uplinks_of(Bench())
+    for number in range(31):
+        uplinks.register(f"u{number}", "irc", "bridge")
+    with pytest.raises(UplinkRefused, match="quota"):
+        uplinks.register("one more", "irc", "bridge")
 
 
 def test_nobody_to_take_it_and_no_room_is_false() -> None:
