@@ -14,7 +14,7 @@ import msgspec
 
 from aos_runtime.bus.envelope import Envelope
 from aos_runtime.capsule.capability import Capabilities
-from aos_runtime.capsule.manifest import parse_manifest
+from aos_runtime.capsule.manifest import EnvRow, parse_manifest
 from aos_runtime.host import GuestContext, GuestTrap, HookResult, TrapReason
 from aos_runtime.kernel.actor import Actor, Generation
 from aos_runtime.kernel.guest import GuestPort, Hearing
@@ -23,7 +23,7 @@ from aos_runtime.kernel.lifecycle import Lifecycle
 from aos_runtime.kernel.loading import Loaded, Unready
 from aos_runtime.kernel.probe import Tool
 from aos_runtime.kernel.subscriptions import Owner, Subscription
-from aos_runtime.names import CapsuleName, Digest, PrincipalName
+from aos_runtime.names import CapsuleName, Digest, EnvKey, PrincipalName
 from aos_runtime.policy.access import UNRESTRICTED, Standing
 from aos_runtime.policy.denials import Denial
 from aos_runtime.store.installed import Installed
@@ -111,6 +111,13 @@ def cause(principal: str | None = ALICE, owner: str | None = "owner-1") -> Envel
     return msgspec.structs.replace(
         system_cause(principal, owner), origin="local_socket", device_key_id="key-1", workspace="/work"
     )
+
+
+def env_row(key: str, *, type: str = "string", **facts: Any) -> EnvRow:  # noqa: A002 - the manifest's word
+    """An `[env]` row with nothing but its type and what is named."""
+    blank: dict[str, Any] = {"request": None, "description": None, "default": None, "enum_values": ()}
+    blank |= {"placeholder": None, "options_from": None, **facts}
+    return EnvRow(key=EnvKey(key), type=type, **blank)
 
 
 def make_installed(

@@ -199,7 +199,7 @@ def _unready_rows(view: View) -> Iterable[dict[str, object]]:
             "version": one.version,
             "state": one.state,
             "reason": one.reason,
-            "missing": list(one.missing),
+            "missing": [row.key for row in one.missing],
             "principal": view.principal,
             "calls": 0,
             "errors": 0,

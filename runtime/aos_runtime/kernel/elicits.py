@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from aos_runtime.bus.envelope import Envelope
+from aos_runtime.capsule.manifest import EnvRow
 from aos_runtime.host.context import ElicitQuestion
 from aos_runtime.kernel.questions import ELICIT_TOPIC, Answer, Asked, Ending, Kind
 from aos_runtime.policy.approval import spell_out
@@ -64,6 +65,21 @@ def onboarding_field(question: ElicitQuestion) -> dict[str, object]:
     if question.default is not None:
         field["default"] = question.default
     return field
+
+
+def env_field(row: EnvRow) -> dict[str, object]:
+    """An `[env]` row without a value as `OnboardingField`, its texts spelled out."""
+    kind = "secret" if row.is_secret else row.type.lower()
+    question = ElicitQuestion(
+        kind="select" if row.enum_values else kind if kind in ("secret", "array") else "text",
+        key=row.key,
+        description=row.request or "",
+        options=row.enum_values,
+        default=row.default if isinstance(row.default, str) and not row.is_secret else None,
+    )
+    extras = {"description": row.description, "placeholder": row.placeholder}
+    told = {name: spell_out(text) for name, text in extras.items() if text is not None}
+    return {**onboarding_field(question), **told}
 
 
 class OwnerElicitor:

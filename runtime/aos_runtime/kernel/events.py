@@ -12,12 +12,15 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from aos_runtime.kernel.answers import capsules_loaded
+from aos_runtime.kernel.elicits import env_field
 from aos_runtime.kernel.views import View
 from aos_runtime.names import PrincipalName
+from aos_runtime.wire.payloads import OnboardingRequired
 
 LIFECYCLE_PREFIX = "astrid.v1.lifecycle."
 LOADED_TOPIC = "astrid.v1.capsules_loaded"
 WATCHDOG_TOPIC = "astrid.v1.watchdog.tick"
+ONBOARDING_TOPIC = "astrid.v1.onboarding.required"
 LAGGED_TOPIC = "astrid.v1.event_bus.lagged"
 WATCHDOG_PERIOD_S = 5.0
 LAGGED_PERIOD_S = 10.0
@@ -79,6 +82,10 @@ class KernelEvents:
             if known.unready.get(text) != unready:
                 failed = {"capsule_id": text, "version": unready.version, "reason": unready.reason}
                 self._tell(view.principal, "capsule_failed", failed)
+                if unready.missing:
+                    fields = [env_field(row) for row in unready.missing]
+                    body = _encode(OnboardingRequired(text, fields))
+                    self._announce(view.principal, ONBOARDING_TOPIC, body)
         if before is None:
             self._announce(view.principal, LOADED_TOPIC, capsules_loaded(view))
 

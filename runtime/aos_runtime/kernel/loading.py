@@ -19,7 +19,7 @@ from blake3 import blake3
 from aos_runtime import HOST_VERSION
 from aos_runtime.bus.envelope import Envelope
 from aos_runtime.capsule.identity import source_id
-from aos_runtime.capsule.manifest import Manifest, check_host_version
+from aos_runtime.capsule.manifest import EnvRow, Manifest, check_host_version
 from aos_runtime.errors import AosError, Corrupt, Unavailable
 from aos_runtime.home import Home
 from aos_runtime.host import Code, Err, GuestContext, GuestTrap, Instance
@@ -105,8 +105,8 @@ class Unready:
     version: str | None
     state: str
     reason: str
-    missing: tuple[str, ...] = field(default=())
-    """The env keys without a value."""
+    missing: tuple[EnvRow, ...] = field(default=())
+    """Those that have no value."""
 
 
 class Loader:
@@ -376,11 +376,11 @@ def check_component_hash(manifest: Manifest, wasm: bytes) -> None:
 
 
 def _needs_config(installed: Installed, env: GuestEnv) -> Unready:
-    keys = tuple(row.key for row in env.missing)
+    keys = ", ".join(row.key for row in env.missing)
     return Unready(
         name=installed.name,
         version=installed.version,
         state="needs-config",
-        reason=f"capsule '{installed.name}' is not configured ({', '.join(keys)})",
-        missing=keys,
+        reason=f"capsule '{installed.name}' is not configured ({keys})",
+        missing=env.missing,
     )

@@ -13,7 +13,7 @@ from aos_runtime.kernel.loading import Unready
 from aos_runtime.kernel.views import holds_capability
 from aos_runtime.names import CapsuleName
 from tests.support.guests import FakeInflow
-from tests.support.kernels import ALICE, Bench
+from tests.support.kernels import ALICE, Bench, env_row
 
 PROCESS = answers.Process(
     pid=7,
@@ -39,7 +39,7 @@ def test_status(bench: Bench) -> None:
         version="0.3.0",
         state="needs-config",
         reason="capsule 'unset' is not configured (KEY)",
-        missing=("KEY",),
+        missing=(env_row("KEY"),),
     )
     view = bench.lifecycle.load_all(ALICE)
     for _ in range(3):

@@ -12,7 +12,7 @@ from aos_runtime.kernel.loading import Unready
 from aos_runtime.kernel.subscriptions import Owner
 from aos_runtime.names import CapsuleName, PrincipalName
 from aos_runtime.wire.methods import NIL_SOURCE
-from tests.support.kernels import ALICE, Bench
+from tests.support.kernels import ALICE, Bench, env_row
 
 
 class Told:
@@ -61,6 +61,38 @@ def test_capsules_that_come_go_and_fail(told: Told) -> None:
     assert told.said() == [loaded("one", "0.2.0")], "what still fails is not told again"
     told.bench.lifecycle.unload(ALICE, CapsuleName("one"))
     assert told.said() == [loaded("one", "0.2.0", "capsule_unloaded")]
+
+
+def test_clients_and_capsules_hear_which_values_a_capsule_waits_for(told: Told) -> None:
+    rows = (
+        env_row("TOKEN", type="secret", request="Your token", placeholder="sk-...", default="never shown"),
+        env_row("CITY", enum_values=("Bern", "Oslo"), default="Bern", description="Where\x1b[2Jit is"),
+        env_row("TAGS", type="array"),
+        env_row("LINES", type="integer", default=3),
+    )
+    unset = Unready(name="unset", version="0.1.0", state="needs-config", reason="no TOKEN", missing=rows)
+    told.bench.loads[ALICE, CapsuleName("unset")] = unset
+    told.bench.lifecycle.load_all(ALICE)
+    (body,) = [body for topic, body in told.said() if topic == "onboarding.required"]
+    assert body == {
+        "type": "onboarding_required",
+        "capsule_id": "unset",
+        "fields": [
+            {"key": "TOKEN", "prompt": "Your token", "field_type": "Secret", "placeholder": "sk-..."},
+            {
+                "key": "CITY",
+                "prompt": "Please enter value for CITY",
+                "field_type": {"Enum": ["Bern", "Oslo"]},
+                "default": "Bern",
+                "description": "Where\\u{1b}[2Jit is",
+            },
+            {"key": "TAGS", "prompt": "Please enter value for TAGS", "field_type": "Array"},
+            {"key": "LINES", "prompt": "Please enter value for LINES", "field_type": "Text"},
+        ],
+    }
+    told.bench.capsule("other")
+    told.bench.lifecycle.reload(ALICE, CapsuleName("other"))
+    assert [topic for topic, _ in told.said() if topic == "onboarding.required"] == [], "told once"
 
 
 def test_a_reload_of_the_same_version_is_a_loading(told: Told) -> None:

@@ -28,7 +28,7 @@ from aos_runtime.store.receipts import ApprovalSource
 from aos_runtime.store.stage import stage_source
 from tests.support.audit_trails import FakeTrail
 from tests.support.guests import CONTINUE, component_of, guest_text, world_of
-from tests.support.kernels import Bench, fixed_now, make_installed
+from tests.support.kernels import Bench, env_row, fixed_now, make_installed
 from tests.support.tool_guests import archive_of, install, tool_guest, without_bundled
 
 TOOLS = '{"tools":[{"name":"x","description":"Does x","input_schema":{"type":"object"}}]}'
@@ -171,7 +171,7 @@ def test_a_capsule_without_a_value_that_it_needs_says_which(room: Room) -> None:
         version="0.1.0",
         state="needs-config",
         reason="capsule 'unset' is not configured (TOKEN)",
-        missing=("TOKEN",),
+        missing=(env_row("TOKEN", type="secret"),),
     )
 
 
