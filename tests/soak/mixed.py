@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import sys
 import tempfile
 import time
 import uuid
@@ -22,7 +23,7 @@ from typing import Any
 
 from tests.soak.held import Held, at_rest, leaks, tell
 from tests.soak.registry import Budget, Report
-from tests.support.installation import Aos
+from tests.support.installation import ROOT, Aos
 from tests.support.projects import build_project
 from tests.support.python_capsule import archive_of, build_component
 from tests.support.servers import Web, chunked, response
@@ -34,6 +35,7 @@ SLICE_S = 5.0
 WORKERS = 6
 TOOL_S = 60.0
 PROJECTS = ("sampler", "culprit", "looper", "reacher")
+SERVER = ROOT / "tests" / "support" / "mcp_server.py"
 PAGE = "A page of this machine. " * 400
 
 
@@ -109,6 +111,13 @@ def tally(worker: Worker) -> None:
         raise Wrong(f"tally: {answer}")
 
 
+def ask_program(worker: Worker) -> None:
+    """A tool of an MCP server."""
+    text = uuid.uuid4().hex
+    if (content := worker.call("echo", text=text)) != text:
+        raise Wrong(f"echo: {content!r} instead of {text!r}")
+
+
 def ask_loop(worker: Worker) -> None:
     content = worker.call("loop_state")
     if not content.startswith("echoed "):
@@ -158,6 +167,7 @@ DEEDS: dict[str, tuple[Callable[[Worker], None], int]] = {
     "files": (keep_files, 5),
     "http": (fetch, 3),
     "python": (tally, 3),
+    "mcp": (ask_program, 3),
     "run loop": (ask_loop, 3),
     "bytes": (move_bytes, 3),
     "trap": (trap, 1),
@@ -187,13 +197,24 @@ def prepare(aos: Aos, web: Web) -> dict[str, Path]:
     archives = {name: build_project(name) for name in PROJECTS}
     archives["python"] = aos.root / "python.capsule"
     archives["python"].write_bytes(archive_of(build_component(aos.root / "python")))
+    archives["served"] = build_served(aos, aos.root / "served")
     for archive in archives.values():
         aos.run("capsule", "install", str(archive), "--approve-untrusted")
     address = f"127.0.0.1:{web.port}"
     rows = "".join(f'{name} = ["{address}"]\n' for name in ("http", "reacher"))
-    aos.home.config_file.write_text(f"[security.capsule_local_egress]\n{rows}", encoding="utf-8")
+    egress = f"[security.capsule_local_egress]\n{rows}"
+    aos.home.config_file.write_text(f"[timeouts]\nmcp_start_secs = 60\n{egress}", encoding="utf-8")
     aos.run("stop")
     return archives
+
+
+def build_served(aos: Aos, folder: Path) -> Path:
+    """The `.capsule` of an MCP server."""
+    folder.mkdir()
+    shutil.copy(SERVER, folder / SERVER.name)
+    servers = {"served": {"command": sys.executable, "args": [SERVER.name]}}
+    (folder / "mcp.json").write_text(json.dumps({"name": "served", "mcpServers": servers}))
+    return Path(aos.run("capsule", "build", str(folder), "--format", "json").json["path"])
 
 
 class Mixed:
