@@ -254,6 +254,13 @@ class Home:
     def all_generations(self, principal: PrincipalName) -> Path:
         return self.principal(principal) / ".local" / "generations"
 
+    def shown_wit(self, principal: PrincipalName) -> Path:
+        """The interfaces that a guest sees at `home://wit`."""
+        return self.principal(principal) / "wit"
+
+    def shown_wit_lock(self, principal: PrincipalName) -> Path:
+        return self.var / "lock" / "wit" / f"{principal}.lock"
+
     def env_file(self, principal: PrincipalName, capsule: CapsuleName) -> Path:
         return self.principal(principal) / ".config" / "env" / f"{capsule}.env.json"
 

@@ -21,6 +21,7 @@ from aos_runtime.store.commit import Approval, commit
 from aos_runtime.store.installed import Installed, list_installed, list_names
 from aos_runtime.store.names_index import read_tools, record_tools
 from aos_runtime.store.receipts import ApprovalSource
+from aos_runtime.store.shown_wit import show_wit
 from aos_runtime.store.stage import Expected, stage_source
 
 LOCK_WAIT_S = 1.0
@@ -36,7 +37,9 @@ def ensure_bundled(
     *,
     folder: Path = BUNDLED_FOLDER,
 ) -> tuple[str, ...]:
-    """Install the bundled capsules that are due; the names installed.  What fails is logged.
+    """Install the bundled capsules that are due, and show the interfaces of all (`store.shown_wit`).
+
+    The names installed.  What fails is logged.
 
     Due is what is absent and was never removed by the operator, and what is newer than what is there.
     Nothing is installed here that asks for a capability which nobody agreed to: that is for `aos init`.
@@ -48,7 +51,12 @@ def ensure_bundled(
     except AosError as error:
         journal.daemon("error", f"bundled capsules: {error.message}")
         return ()
-    return tuple(_install(home, principal, due, catalogue, activator, journal, now))
+    installed = tuple(_install(home, principal, due, catalogue, activator, journal, now))
+    try:
+        show_wit(home, principal)
+    except AosError as error:
+        journal.daemon("warn", f"the interfaces at home://wit are not up to date: {error.message}")
+    return installed
 
 
 def _install(

@@ -22,6 +22,7 @@ from aos_runtime.policy.file_gate import (
     Parts,
     Place,
     Root,
+    home_named,
     home_shows,
     home_takes,
     parse_place,
@@ -220,8 +221,9 @@ class GuestFiles:
         return At(tree, place.parts, admit)
 
     def _check(self, call: str, place: Place, parts: Parts, needs: tuple[str, ...]) -> None:
+        named = home_named(parts) if place.root is Root.HOME else parts
         for capability in needs:
-            if not self._covers(capability, place.root, parts):
+            if not self._covers(capability, place.root, named):
                 raise self._refused(call, place, capability)
         if place.root is Root.HOME:
             if not home_shows(parts, place.parts) or ("fs_write" in needs and not home_takes(parts)):

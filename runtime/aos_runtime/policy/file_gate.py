@@ -101,6 +101,16 @@ def home_shows(parts: Parts, via: Parts) -> bool:
     return top[1] == "capsules" or (top[1] == "generations" and _folded(via, 2) == (".local", "capsules"))
 
 
+def home_named(parts: Parts) -> Parts:
+    """How a guest names this place of its principal's home, which entries speak of.
+
+    An installed capsule is `.local/capsules/<name>` for it, whatever folder of `.local/generations` that is.
+    """
+    if _folded(parts, 2) != (".local", "generations") or len(parts) < 4:
+        return parts
+    return (parts[0], "capsules", parts[2], *parts[4:])
+
+
 def home_takes(parts: Parts) -> bool:
     """Whether a guest may write at this place of its principal's home: not what the runtime keeps there.
 

@@ -53,6 +53,7 @@ from aos_runtime.store.names_index import rebuild
 from aos_runtime.store.origin import Provenances, all_requests
 from aos_runtime.store.receipts import ApprovalSource, Receipt, write_receipt
 from aos_runtime.store.secrets import list_secrets
+from aos_runtime.store.shown_wit import show_wit
 from aos_runtime.store.stage import LOCK_WAIT_S, Stage
 from aos_runtime.store.staging import UNDO_FILE, Undo, capsule_lock, claim_folder, sweep_staging, write_undo
 from aos_runtime.store.sweep import sweep, sweep_capsule
@@ -161,8 +162,7 @@ def remove_installed(
         sweep_staging(home, held=(principal, name))
         version = _unlink(home, principal, name, force=force)
         removed = _purge(home, principal, name, version) if purge else _removed(name, version)
-    with contextlib.suppress(AosError):
-        rebuild(home)
+    _tell_changed(home, principal)
     return removed
 
 
@@ -252,8 +252,15 @@ def _after_commit(stage: Stage) -> None:
         sweep_capsule(stage.home, stage.principal, stage.name)
     with contextlib.suppress(AosError):
         record_removed(stage.home, stage.principal, stage.name, removed=False)
+    _tell_changed(stage.home, stage.principal)
+
+
+def _tell_changed(home: Home, principal: PrincipalName) -> None:
+    """Bring up to date what is made from what is installed; the next change or start does it otherwise."""
     with contextlib.suppress(AosError):
-        rebuild(stage.home)
+        show_wit(home, principal)
+    with contextlib.suppress(AosError):
+        rebuild(home)
 
 
 def _meta(stage: Stage, source_text: str | None) -> Meta:

@@ -72,6 +72,15 @@ def put_wit(home: Home, data: bytes) -> Digest:
     return digest
 
 
+def read_wit(home: Home, digest: str) -> bytes | None:
+    """The WIT file whose BLAKE3 is `digest`; None where it is not stored, or damaged."""
+    try:
+        data = read_optional(home.wit_store / f"{digest}.wit", MAX_WIT_BYTES)
+    except Corrupt:
+        return None
+    return data if data is not None and bytes_digest(data) == digest else None
+
+
 def sweep_content(home: Home) -> None:
     """Remove what killed writers left among the blobs and WIT files."""
     sweep_temporaries(home.blobs)

@@ -32,6 +32,7 @@ from aos_runtime.store.kv import KvStore
 from aos_runtime.store.names_index import rebuild
 from aos_runtime.store.receipts import write_receipt
 from aos_runtime.store.secrets import list_secrets, read_secret, write_secret
+from aos_runtime.store.shown_wit import show_wit
 from aos_runtime.store.tree import sync_tree, walk_files
 
 MAX_ENV_BYTES = 16 * 1024 * 1024
@@ -74,6 +75,7 @@ def copy_capsules(home: Home, source: PrincipalName, target: PrincipalName) -> t
             copied.append(entry.name)
     for name in read_removed(home, source):
         record_removed(home, target, name, removed=True)
+    show_wit(home, target)
     rebuild(home)
     return tuple(copied)
 

@@ -72,7 +72,7 @@ class Storage:
         """What the files of a principal hold now."""
         files = self._home.principal(principal)
         folders = (
-            (files, {".local", ".config"}),
+            (files, {".local", ".config", "wit"}),  # what the runtime itself keeps there
             (files / ".config", {"env"}),
             (self._home.scratch(principal), set[str]()),
         )

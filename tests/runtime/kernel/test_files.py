@@ -174,6 +174,19 @@ def test_installed_capsules_can_be_read_and_not_touched(room: FileRoom) -> None:
         assert case(operation) is FileCase.CAPABILITY_DENIED
 
 
+def test_an_entry_for_installed_capsules_covers_them_wherever_their_files_are(room: FileRoom) -> None:
+    every = room.files(Capabilities(fs_read=("home://.local/capsules",)))
+    assert every.list_names("home://.local/capsules") == ["demo"]
+    assert every.read("home://.local/capsules/demo/Capsule.toml") == b"[package]\n"
+    assert case(lambda: every.read("home://.local/generations/demo/1/Capsule.toml")) is (
+        FileCase.CAPABILITY_DENIED
+    )
+    one = room.files(Capabilities(fs_read=("home://.local/capsules/demo",)))
+    assert one.read("home://.local/capsules/demo/Capsule.toml") == b"[package]\n"
+    other = room.files(Capabilities(fs_read=("home://.local/capsules/dem", "home://.local/generations")))
+    assert case(lambda: other.read("home://.local/capsules/demo/Capsule.toml")) is FileCase.CAPABILITY_DENIED
+
+
 def test_without_a_workspace_cwd_is_the_capsules_own_folder_read_only(room: FileRoom) -> None:
     room.serves = None
     files = room.files()

@@ -12,6 +12,7 @@ from aos_runtime.policy.file_gate import (
     FileGate,
     Place,
     Root,
+    home_named,
     home_shows,
     home_takes,
     parse_place,
@@ -167,3 +168,11 @@ def test_a_denial_is_one_line() -> None:
     assert denial.render() == 'denied operation=fs.read path="home://a\\"b" rule="r" allow="x"'
     bare = FileDenial(operation="fs.read", path="p", rule="r")
     assert bare.render(repeated=3) == 'denied operation=fs.read path="p" rule="r" repeated=3'
+
+
+def test_an_installed_file_is_named_by_its_capsule() -> None:
+    generation = (".local", "generations", "fs", "1", "wit", "a.wit")
+    assert home_named(generation) == (".local", "capsules", "fs", "wit", "a.wit")
+    assert home_named(generation[:4]) == (".local", "capsules", "fs")
+    for other in ((), ("notes",), generation[:3], (".local", "capsules", "fs", "1", "x")):
+        assert home_named(other) == other
