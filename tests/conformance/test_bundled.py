@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from aos_runtime.host import Code, HookResult, Instance
 from aos_runtime.wire.payloads import encode_tool_request, encode_tool_result
 from bench.capsules import BUNDLED
 from tests.support.capsule_conformance import call_tool, check_any, loaded
-from tests.support.guests import Recorder
+from tests.support.guests import FakeInflow, Recorder
 
 REQUEST, RESULT = b"handle_execute_request", b"handle_execute_result"
 DONE = HookResult("continue", None)
@@ -138,6 +139,26 @@ def test_the_router_keeps_nothing(router: Code, recorder: Recorder) -> None:
     said(router, recorder, REQUEST, encode_tool_request("call-1", "x", {}))
     assert len(said(router, recorder, RESULT, encode_tool_result("call-2", "y", is_error=False))) == 1
     assert recorder.kv.values == {}
+
+
+def test_the_prompt_builder_listens_then_asks_with_an_empty_object_for_half_a_second(
+    tmp_path: Path, recorder: Recorder
+) -> None:
+    """Its clock moves on 200 ms with each look: what is left of the window shows in its waits."""
+    inflow, steps = FakeInflow(), list[str]()
+    recorder.answers = lambda topic, payload: steps.append(f"{topic} {payload.decode()}")
+    with loaded(unpacked("prompt-builder", tmp_path)[1]) as code:
+        context = recorder.context(
+            subscribe=lambda pattern: steps.append(f"subscribe {pattern}") or inflow,
+            monotonic_ns=itertools.count(0, 200_000_000).__next__,
+        )
+        assert Instance(code, context).hook(b"handle_tools_request", b'{"req_id":"r1"}') == DONE
+    assert steps == [
+        "subscribe tool.v1.response.describe.*",
+        "tool.v1.request.describe {}",
+        'prompt_builder.v1.response.tools.r1 {"req_id":"r1","tools":[],"shadowed":[]}',
+    ]
+    assert inflow.waits == [0.3, 0.1]
 
 
 def test_a_tool_of_the_sdk_keeps_the_convention(tmp_path: Path, recorder: Recorder) -> None:

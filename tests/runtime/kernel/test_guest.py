@@ -56,6 +56,20 @@ def test_one_payload_over_5_mib_is_a_matter_of_the_rate(bench: Bench) -> None:
     assert port.publish("a.b", b" " * ((5 << 20) + 1)) == "rate-limited"
 
 
+def test_all_capsules_of_a_principal_publish_at_one_rate(bench: Bench) -> None:
+    clock = [0.0]
+    quotas = Quotas(max_ipc_throughput_bytes=10)
+    budget = Budget("alice", quotas, is_exempt=False, clock=lambda: clock[0])
+    one, two = (
+        GuestPort(bench.kernel, ("a.*",), source, system_cause(ALICE), budget=budget)
+        for source in ("one", "two")
+    )
+    assert [one.publish("a.b", b"123456"), two.publish("a.b", b"123456")] == [None, "rate-limited"]
+    assert two.publish("a.b", b"1234") is None
+    clock[0] = 1.0
+    assert two.publish("a.b", b"123456") is None
+
+
 def test_a_capsule_that_speaks_to_itself_never_waits(bench: Bench) -> None:
     answers: list[str | None] = []
     calls: list[bytes] = []

@@ -157,6 +157,18 @@ def test_nobody_may_ask_without_the_capability(desk: Desk) -> None:
     assert desk.asked == []
 
 
+def test_a_capsules_request_is_held_to_the_same_capability(desk: Desk) -> None:
+    body = json.dumps({"method": "GetStatus"}).encode()
+    message = msgspec.structs.replace(
+        cause(), topic="astrid.v1.request.status.c", body=body, kind="raw_json", source_id="a-capsule"
+    )
+    for groups, status in (("restricted", "Error"), ("admin", "Status")):
+        desk.profiles.held = (groups,)
+        desk.router.receive(message)
+        desk.jobs.popleft().run_one()
+        assert desk.replies.pop()[1]["status"] == status
+
+
 def test_a_message_without_a_principal_is_denied(desk: Desk) -> None:
     assert desk.ask("GetStatus", principal=None) == error(
         "management request denied: missing or invalid principal"
