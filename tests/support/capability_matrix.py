@@ -35,6 +35,8 @@ from tests.support.guests import (
     IPC,
     NET,
     POLL,
+    PROCESS,
+    PROCESS_OLD,
     REQUEST_CONTEXT,
     STREAMS,
     UPLINK,
@@ -43,6 +45,7 @@ from tests.support.guests import (
 )
 from tests.support.kernels import Bench
 from tests.support.network import Net
+from tests.support.programs import Programs, request
 
 DENIED = "capability-denied"
 KEYS = (*FLAG_NAMES, *LIST_NAMES)
@@ -77,6 +80,7 @@ class Room:
             (self.files.workspace / name / "tree/below").mkdir(parents=True)
         self.bench = Bench()
         self.people = IdentityStore(Home(folder / "aos"))
+        self.programs = Programs(folder)
 
     def context(self, held: Mapping[str, Entries]) -> GuestContext:
         """A guest that holds these capabilities and nothing else."""
@@ -86,6 +90,9 @@ class Room:
             capabilities=capabilities,
             files=self.files.files(capabilities),
             network=Net().door(**{name: capabilities.entries(name) for name in NET_NAMES}),
+            processes=self.programs.door(
+                *capabilities.host_process, may_persist=capabilities.allow_persistent
+            ),
             publish_as=port.publish_as,
             keeps_resources=True,
             identities=GuestIdentities(
@@ -95,6 +102,10 @@ class Room:
         )
         port.bind(context)
         return context
+
+    def close(self) -> None:
+        """End what was started."""
+        self.programs.children.stop()
 
     def _cause(self) -> Envelope:
         return envelope_from("default")
@@ -262,10 +273,42 @@ PEOPLE = (
     ),
 )
 
-ROWS: tuple[Row, ...] = (*FILES, *BUS, *WEB, *SOCKETS, *PEOPLE)
+
+def _process(interface: str, function: str) -> Row:
+    """A row of a program; an entry of two words covers it with that first argument alone."""
+    return Row(
+        function=(interface, function),
+        needs={"host_process": ("sh -c",)},
+        inside=(request("sh", "-c", "true"),),
+        outside=(request("sh", "-ec", "true"),),
+        variant=" 1.0" if interface == PROCESS_OLD else "",
+    )
+
+
+def _persistent(interface: str) -> Row:
+    return Row(
+        function=(interface, "spawn-persistent"),
+        needs={"host_process": ("sh -c",), "allow_persistent": True},
+        inside=(request("sh", "-c", "true"),),
+        variant=" 1.0" if interface == PROCESS_OLD else "",
+        passes=("persist-unsupported",),  # not without walls
+    )
+
+
+PROGRAMS = (
+    _process(PROCESS, "spawn"),
+    _process(PROCESS, "spawn-background"),
+    _persistent(PROCESS),
+    _process(PROCESS_OLD, "spawn"),
+    _process(PROCESS_OLD, "spawn-background"),
+    _persistent(PROCESS_OLD),
+)
+
+ROWS: tuple[Row, ...] = (*FILES, *BUS, *WEB, *SOCKETS, *PROGRAMS)
 
 BY_HANDLE = "the handle was given by a function that is gated"
 BY_TABLE = "gated by the manifest's [publish] and [subscribe] rows"
+BY_ID = "the id was given by a function that is gated, and is good for that capsule and principal alone"
 OWN = "a capsule's own keys, values, log and clock"
 ASKS = "a person decides"
 PROVED = "says who proved to be at the other end of a handle that a gated function gave"
@@ -280,7 +323,12 @@ UNGATED: Mapping[str, str] = {
     **{
         " ".join(key): BY_HANDLE
         for key in FACTORS
-        if key[0] in (HTTP_OLD, HTTP, NET) and key[1].startswith("[method]")
+        if key[0] in (HTTP_OLD, HTTP, NET, PROCESS_OLD, PROCESS) and key[1].startswith("[method]")
+    },
+    **{
+        " ".join(key): BY_ID
+        for key in FACTORS
+        if key[0] in (PROCESS_OLD, PROCESS) and not key[1].startswith(("[method]", "spawn"))
     },
     "astrid:ipc/host@1.0.0 publish": BY_TABLE,
     "astrid:ipc/host@1.0.0 subscribe": BY_TABLE,

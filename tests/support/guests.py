@@ -25,6 +25,7 @@ from aos_runtime.names import CapsuleName, PrincipalName
 from aos_runtime.store.kv import KvCase, KvRefused
 
 FS, NET = "astrid:fs/host@1.0.0", "astrid:net/host@1.0.0"
+PROCESS_OLD, PROCESS = "astrid:process/host@1.0.0", "astrid:process/host@1.1.0"
 HTTP_OLD, HTTP = "astrid:http/host@1.0.0", "astrid:http/host@1.1.0"
 APPROVAL, ELICIT = "astrid:approval/host@1.0.0", "astrid:elicit/host@1.0.0"
 IDENTITY, UPLINK = "astrid:identity/host@1.0.0", "astrid:uplink/host@1.0.0"

@@ -17,7 +17,7 @@ from aos_runtime.config import load_settings
 from aos_runtime.daemon.asking import make_asking
 from aos_runtime.daemon.audit import open_trail, retention_of
 from aos_runtime.daemon.gateway import Gateway
-from aos_runtime.daemon.guests import limit_storage, make_loader
+from aos_runtime.daemon.guests import limit_storage, make_loader, make_processes, open_engine
 from aos_runtime.daemon.journal import LogJournal
 from aos_runtime.daemon.options import Options, StuckThreads
 from aos_runtime.daemon.profile_watch import ProfileWatch, make_principals
@@ -28,7 +28,7 @@ from aos_runtime.daemon.tails import Tails
 from aos_runtime.daemon.tools import ToolsDoor
 from aos_runtime.daemon.workspace import workspace_refusal
 from aos_runtime.home import Home
-from aos_runtime.host import CodeCache, EngineSettings, HostEngine
+from aos_runtime.host import CodeCache
 from aos_runtime.kernel.activation import Activator
 from aos_runtime.kernel.answers import Process
 from aos_runtime.kernel.audit_answers import AuditAnswers
@@ -130,13 +130,7 @@ class Runtime:
         self.trail = open_trail(self._home, seed, settings, self.journal.daemon)
         self._resources.callback(self.trail.close)
         self.trail.record(None, {"type": "server_started", "pid": os.getpid()}, SUCCESS, SYSTEM)
-        self.engine = HostEngine(
-            EngineSettings(
-                memory_bytes=settings.memory_bytes,
-                fuel_per_call=settings.fuel_per_call,
-                call_timeout_s=settings.call_timeout_s,
-            )
-        )
+        self.engine = open_engine(settings)
         self._resources.callback(self.engine.close)
         self.codes = CodeCache(self.engine, self._home.code_cache, cache_key(seed))
         self.state = KvStore(self._home.state_db)
@@ -162,6 +156,9 @@ class Runtime:
             trail=self.trail,
         )
         self.questions, self.approvals = asking.questions, asking.approvals
+        self.processes = make_processes(
+            self._home, self.settings, self.journal, self.trail, self.kernel, self._resources
+        )
         loader = make_loader(
             home=self._home,
             options=self._options,
@@ -175,6 +172,7 @@ class Runtime:
             approvals=self.approvals,
             find_keys=self.rights.find_keys,
             storage=self.storage,
+            processes=self.processes,
             view=lambda who: self.lifecycle.view(who),
             tools_changed=lambda who, name: self.lifecycle.refresh_tools(who, name),
             resources=self._resources,
@@ -233,6 +231,7 @@ class Runtime:
         # The gateway hears before the door: it asks which answers the door still expects.
         self.kernel.on(self.gateway.wants, self.gateway.hear)
         self.kernel.on(self.door.wants, self.door.hear)
+        self.kernel.on(self.processes.wants, self.processes.receive)  # before who stops what waits for them
         self.kernel.on(self.cancellations.wants, self.cancellations.receive)
         self.kernel.on(self.questions.wants, self.questions.hear, answers=True)
         self.server.listen(path)
@@ -339,6 +338,7 @@ class Runtime:
     def _on_view(self, view: View) -> None:
         report_view(view, self.journal)
         self._capsules.note(view)
+        self.processes.retain(view.principal, view.residents)
         self.events.changed(view)
         index_tools(self._home, view, self.journal)
 
@@ -380,6 +380,7 @@ class Runtime:
             self.events.stopping()
             self.lifecycle.stop_loops()
             self.kernel.subscriptions.stop()
+            self.processes.shut_down()
             if not self._stop_guests(STOP_GENTLY_S):
                 self.engine.interrupt_all()
                 if not self._stop_guests(STOP_INTERRUPTED_S):

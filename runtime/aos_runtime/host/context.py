@@ -18,6 +18,7 @@ from aos_runtime.capsule.capability import Capabilities
 from aos_runtime.host.codecs import Err
 from aos_runtime.host.files import Files
 from aos_runtime.host.people import Identities, Uplinks
+from aos_runtime.host.processes import ProcessDoor
 from aos_runtime.host.resources import ResourceTable
 from aos_runtime.host.waiting import WaitGate
 from aos_runtime.names import CapsuleName, PrincipalName
@@ -151,6 +152,8 @@ class GuestContext:
     """The people that it may ask about; None: none, whatever its manifest lists."""
     uplinks: Uplinks | None = None
     """Where it may bring in what others say; None: nowhere."""
+    processes: ProcessDoor | None = None
+    """What it starts on this machine; None: nothing, whatever its manifest lists."""
     speaks_for: str | None = None
     """Who proved to have sent the frame that was read last: whom an uplink publishes for."""
     current: Envelope | None = None

@@ -14,7 +14,9 @@ from aos_runtime.host.context import GuestContext
 from aos_runtime.host.traps import GuestTrap, TrapReason
 
 STOP_GRACE_S = 0.5
-"""What a run loop that is asked to stop has left to return by itself."""
+"""What a run loop that is asked to stop has left to return by itself, and a guest whose call is cancelled
+while it holds what outlives its calls: it would be lost with the instance.
+"""
 
 
 class Clock(Protocol):
@@ -29,7 +31,16 @@ class Clock(Protocol):
 class Patience:
     """One instance's; `begin` starts a call."""
 
-    __slots__ = ("_clock", "_context", "_ends", "_has_grace", "_interruptions", "_timeout_s", "is_stopping")
+    __slots__ = (
+        "_clock",
+        "_context",
+        "_ends",
+        "_has_grace",
+        "_interruptions",
+        "_spared_until",
+        "_timeout_s",
+        "is_stopping",
+    )
 
     def __init__(self, clock: Clock, context: GuestContext, timeout_s: float) -> None:
         self._clock = clock
@@ -46,6 +57,7 @@ class Patience:
     def begin(self, timeout_s: float | None) -> None:
         """A call begins that may take `timeout_s` seconds, None: as long as any."""
         self._interruptions = self._clock.interruptions
+        self._spared_until: float | None = None
         self._ends = monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
 
     def renew(self, timeout_s: float) -> None:
@@ -54,7 +66,7 @@ class Patience:
 
     def verdict(self) -> GuestTrap | None:
         """Why the running call must end now, None where it may go on."""
-        if self._context.is_cancelled:
+        if self._context.is_cancelled and not self._is_spared():
             return GuestTrap(TrapReason.CANCELLED, "its call was cancelled")
         if not self._has_grace and self._is_stopping():
             self._ends = min(self._ends, monotonic() + STOP_GRACE_S)
@@ -79,6 +91,15 @@ class Patience:
         if self._is_cut() or self._is_stopping():
             return True
         return not self._context.is_loop and monotonic() >= self._ends
+
+    def _is_spared(self) -> bool:
+        """Whether a cancelled guest may still come back by itself; its waits end at once either way."""
+        context = self._context
+        if context.is_loop or not context.keeps_resources or not context.resources.live:
+            return False
+        if self._spared_until is None:
+            self._spared_until = monotonic() + STOP_GRACE_S
+        return monotonic() < self._spared_until
 
     def _is_stopping(self) -> bool:
         return self.is_stopping is not None and self.is_stopping()

@@ -22,7 +22,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aos_runtime.errors import InvalidInput, NotFound, Unavailable
-from aos_runtime.host.walls import NAMESPACES, Masks, find_masks, needed_files, wall_options
+from aos_runtime.host.walls import (
+    NAMESPACES,
+    Masks,
+    closing_options,
+    find_masks,
+    make_room,
+    needed_files,
+    wall_options,
+)
 from aos_runtime.store.children import CHILD_VARIABLE
 
 WALL = "bwrap"
@@ -42,15 +50,26 @@ class Opened(NamedTuple):
     descriptors: tuple[int, ...]
 
 
+class Shown(NamedTuple):
+    """Bytes that a program finds as a file, which it can read and nobody can change."""
+
+    path: Path
+    content: bytes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What to start.  `options` are bubblewrap's, each ended by NUL; empty without walls."""
+    """What to start.  `options` are bubblewrap's, each ended by NUL; empty without walls.  `files` come
+    after them, and after these `last_options`, which close what is open for writing until then.
+    """
 
     words: tuple[str, ...]
     environ: Mapping[str, str]
     folder: Path
     wall: str | None = None
     options: bytes = b""
+    files: tuple[Shown, ...] = ()
+    last_options: bytes = b""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -61,11 +80,15 @@ class Program:
         """The command line to start now.  The options are in a file that has no name: secrets are there."""
         if self.wall is None:
             return Opened(self.words, ())
-        descriptor = os.memfd_create("aos-options", os.MFD_CLOEXEC)
-        with open(descriptor, "wb", closefd=False) as file:
-            file.write(self.options)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        return Opened((self.wall, "--args", str(descriptor), "--", *self.words), (descriptor,))
+        descriptors = [_nameless("aos-file", one.content) for one in self.files]
+        placed = (
+            word
+            for descriptor, one in zip(descriptors, self.files, strict=True)
+            for word in ("--ro-bind-data", str(descriptor), str(one.path))
+        )
+        options = _nameless("aos-options", self.options + _encoded(*placed) + self.last_options)
+        words = (self.wall, "--args", str(options), "--", *self.words)
+        return Opened(words, (options, *descriptors))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,24 +107,53 @@ class Sandbox:
         args: tuple[str, ...],
         folder: Path,
         values: Mapping[str, str],
-        *,
-        cwd: Path | None = None,
-        writable: tuple[Path, ...] = (),
-        extra: tuple[str, ...] = (),
     ) -> Program:
         """The program `command` of the capsule whose files are in `folder`, with its `[env]` values.
 
-        It starts in `cwd` (default: `folder`) and can write below `writable`; `extra` are more options of
-        bubblewrap.  NotFound `process-program-missing` where there is none of that name; InvalidInput
+        NotFound `process-program-missing` where there is none of that name; InvalidInput
         `process-environment-value` for a value that no environment can hold.
         """
-        _check_values(values)
         folder = folder.resolve()
-        start = folder if cwd is None else cwd.resolve()
         own = clear_environ(os.environ)
         found = find_program(command, folder, own["PATH"])
         if found is None or (self.masks.hides_home(found) and not found.is_relative_to(folder)):
             raise _missing(command)
+        return self._program(found, args, values, start=folder, shown=(folder,))
+
+    def machine_program(
+        self,
+        command: str,
+        args: tuple[str, ...],
+        values: Mapping[str, str],
+        *,
+        start: Path,
+        writable: tuple[Path, ...],
+        files: tuple[Shown, ...] = (),
+    ) -> Program:
+        """A program of the machine, which starts in `start`, can write below `writable` and finds `files`.
+
+        It is looked for on the daemon's PATH, never where it could have been written (ABI-25).  Errors as
+        `program`; InvalidInput `process-file-place` for a file that cannot be shown there.
+        """
+        own = clear_environ(os.environ)
+        found = find_on_machine(command, own["PATH"], (*writable, self.masks.home))
+        if found is None:
+            raise _missing(command)
+        return self._program(found, args, values, start=start, writable=writable, files=files)
+
+    def _program(
+        self,
+        found: Path,
+        args: tuple[str, ...],
+        values: Mapping[str, str],
+        *,
+        start: Path,
+        shown: tuple[Path, ...] = (),
+        writable: tuple[Path, ...] = (),
+        files: tuple[Shown, ...] = (),
+    ) -> Program:
+        _check_values(values)
+        own = clear_environ(os.environ)
         words = (str(found), *args)
         outer = own | {CHILD_VARIABLE: self.mark}
         if self.wall is None:
@@ -112,16 +164,15 @@ class Sandbox:
                 folder=start,
                 warnings=tuple(_dropped(key) for key in values if key not in kept),
             )
+        needed = needed_files(found, self.masks, lambda name: find_on_path(name, own["PATH"]))
+        rooms = [make_room(self.masks, writable, one.path) for one in files]
         options = (
-            *wall_options(
-                self.masks,
-                shown=(
-                    *needed_files(found, self.masks, lambda name: find_on_path(name, own["PATH"])),
-                    folder,
-                ),
-                writable=tuple(path.resolve() for path in writable),
-            ),
-            *extra,
+            *wall_options(self.masks, shown=(*needed, *shown), writable=writable),
+            *(word for room in dict.fromkeys(rooms) for word in room.options),
+        )
+        last_options = (
+            *(word for room in dict.fromkeys(rooms) for word in room.last_options),
+            *closing_options(self.masks),
             *("--chdir", str(start)),
             *environ_options(own | {"HOME": INSIDE_HOME} | dict(values)),
         )
@@ -130,7 +181,9 @@ class Sandbox:
             environ=outer,
             folder=start,
             wall=self.wall,
-            options=b"".join(os.fsencode(option) + b"\0" for option in options),
+            options=_encoded(*options),
+            files=files,
+            last_options=_encoded(*last_options),
         )
 
 
@@ -197,9 +250,38 @@ def find_program(command: str, folder: Path, path: str) -> Path | None:
     return own if own.is_file() else find_on_path(command, path)
 
 
+def find_on_machine(command: str, path: str, never: tuple[Path, ...]) -> Path | None:
+    """The program `command`, a word or an absolute path, whose way leads through none of `never`."""
+    if command.startswith("/"):
+        found = _placed(Path(command)) if os.access(command, os.X_OK) and Path(command).is_file() else None
+    else:
+        good = (part for part in path.split(":") if not _is_below(Path(part).resolve(), never))
+        found = find_on_path(command, ":".join(good))
+    if found is None or _is_below(found, never) or _is_below(found.resolve(), never):
+        return None
+    return found
+
+
+def _is_below(path: Path, folders: tuple[Path, ...]) -> bool:
+    return any(path.is_relative_to(folder) for folder in folders)
+
+
 def _placed(path: Path) -> Path:
     """Its folder resolved; the last name may be a link that says where a program belongs, as in a venv."""
     return path.parent.resolve() / path.name
+
+
+def _encoded(*options: str) -> bytes:
+    return b"".join(os.fsencode(option) + b"\0" for option in options)
+
+
+def _nameless(name: str, content: bytes) -> int:
+    """A descriptor of a file that is nowhere, at its beginning."""
+    descriptor = os.memfd_create(name, os.MFD_CLOEXEC)
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
 
 
 def _works(wall: Path) -> bool:
@@ -210,7 +292,7 @@ def _works(wall: Path) -> bool:
         environ={},
         folder=Path("/"),
         wall=str(wall),
-        options=b"".join(os.fsencode(word) + b"\0" for word in words),
+        options=_encoded(*words),
     )
     arguments, descriptors = program.open()
     try:

@@ -14,6 +14,9 @@ import pwd
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
+
+from aos_runtime.errors import InvalidInput
 
 SCRATCH = Path("/tmp")
 _SESSION = (Path("/run"), Path("/var/run"))
@@ -29,6 +32,7 @@ _SYSTEM = frozenset(
 """What accounts without a home of their own have for one: without these no program would start."""
 _PROGRAM_FOLDERS = frozenset({"bin", "sbin", "shims"})
 _MAX_LINKS = 40
+_MAX_NAMES = 1000
 _MAX_SHEBANG_BYTES = 256
 
 NAMESPACES = (
@@ -79,7 +83,57 @@ def wall_options(
         *(word for mask in masks.all for word in ("--tmpfs", str(mask))),
         *(word for path in (*_name_files(masks), *shown) for word in ("--ro-bind", str(path), str(path))),
         *(word for path in writable for word in ("--bind", str(path), str(path))),
-        *(word for mask in masks.all if mask != SCRATCH for word in ("--remount-ro", str(mask))),
+    )
+
+
+def closing_options(masks: Masks) -> tuple[str, ...]:
+    """What comes last: the masks are written to no more."""
+    return tuple(word for mask in masks.all if mask != SCRATCH for word in ("--remount-ro", str(mask)))
+
+
+class Room(NamedTuple):
+    """The options that make room for a file, and those that close it when the file is there."""
+
+    options: tuple[str, ...] = ()
+    last_options: tuple[str, ...] = ()
+
+
+def make_room(masks: Masks, writable: tuple[Path, ...], path: Path) -> Room:
+    """How a file can be shown at `path`, where there may be none, and the machine is read-only.
+
+    In a mask it can be made; a file that is there is covered; else the nearest folder above it is put
+    together again from what is in it.  InvalidInput `process-file-place` where the program could move it
+    away, or that would show what is masked.
+    """
+    path = path.resolve()
+    masked = [mask for mask in masks.all if path.is_relative_to(mask)]
+    if masked[-1:] == [SCRATCH] or any(path.is_relative_to(one) for one in writable):
+        raise _no_room(path, "the program can write there")
+    if masked or path.is_file():
+        return Room()
+    folder = next(one for one in path.parents if one.exists())
+    covers = any(one.is_relative_to(folder) for one in (*masks.all, *writable))
+    names = sorted(folder.iterdir()) if folder.is_dir() and not covers else []
+    if covers or not folder.is_dir() or len(names) > _MAX_NAMES:
+        raise _no_room(path, "its folder cannot be put together again")
+    return Room(
+        ("--tmpfs", str(folder), *(word for name in names for word in _again(name))),
+        ("--remount-ro", str(folder)),
+    )
+
+
+def _again(path: Path) -> tuple[str, ...]:
+    """What is there, there once more."""
+    if path.is_symlink():
+        return ("--symlink", os.fspath(path.readlink()), str(path))
+    return ("--ro-bind", str(path), str(path))
+
+
+def _no_room(path: Path, why: str) -> InvalidInput:
+    return InvalidInput(
+        "process-file-place",
+        f"a file cannot be shown to a program at {path}: {why}",
+        hint="show it somewhere else, or by a variable",
     )
 
 

@@ -39,6 +39,7 @@ from aos_runtime.kernel.mcp_guest import McpGuest, Programs, Starts, open_mcp, w
 from aos_runtime.kernel.outside import Outside
 from aos_runtime.kernel.ports import State
 from aos_runtime.kernel.probe import Described, Tool, describe, unrouted
+from aos_runtime.kernel.processes import Processes
 from aos_runtime.kernel.runloop import EXEMPT_WINDOW_S, WINDOW_S, Attempt, RunLoop
 from aos_runtime.kernel.subscriptions import Owner, Subscriptions
 from aos_runtime.kernel.uplinks import GuestUplinks
@@ -129,6 +130,7 @@ class Loader:
         holds: Holds = _nobody_holds,
         outside: Outside | None = None,
         programs: Programs | None = None,
+        processes: Processes | None = None,
         umask: int = PRIVATE_UMASK,
         room_of: RoomOf = lambda _principal: has_room,
     ) -> None:
@@ -136,6 +138,7 @@ class Loader:
         self._people = IdentityStore(home)
         self._outside = outside
         self._programs = programs
+        self._processes = processes
         self._umask = umask
         self._holds = holds
         self._budget_of = budget_of
@@ -315,6 +318,8 @@ class Loader:
         context.files = make_files(self._home, installed, context, note, denials.note, self._umask, grow)
         if self._outside is not None:
             context.network = self._outside.door(installed, env, note, denials.note)
+        if self._processes is not None:
+            context.processes = self._processes.door(installed, context, budget, note, denials.note)
         if attempt is not None:
             _give_to_loop(context, attempt)
         port.bind(context)

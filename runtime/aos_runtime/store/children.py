@@ -117,6 +117,12 @@ def signal_group(leader: int, number: int, *, is_walled: bool) -> None:
         os.killpg(leader, number)
 
 
+def has_begun(leader: int) -> bool:
+    """Whether the program behind bubblewrap runs: until then there is nobody that a signal could reach."""
+    inside = [pid for pid in group_members(leader) if pid != leader]
+    return len(inside) > 1 or any(_has_children(pid) for pid in inside)
+
+
 def group_members(group: int) -> list[int]:
     """The process ids in a group, zombies among them."""
     return [pid for pid in _processes() if _group_of(pid) == group]
@@ -158,6 +164,13 @@ def _carries(pid: int, line: bytes) -> bool:
         return line in (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
     except OSError:
         return False
+
+
+def _has_children(pid: int) -> bool:
+    try:
+        return bool((_PROC / f"{pid}/task/{pid}/children").read_bytes())
+    except OSError:
+        return True
 
 
 def _group_of(pid: int) -> int:

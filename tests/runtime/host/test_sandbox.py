@@ -12,13 +12,14 @@ from aos_runtime.errors import InvalidInput, NotFound, Unavailable
 from aos_runtime.host.sandbox import (
     Program,
     Sandbox,
+    Shown,
     clear_environ,
     controls_loader,
     environ_options,
     find_program,
     open_sandbox,
 )
-from aos_runtime.host.walls import Masks, wall_options
+from aos_runtime.host.walls import Masks, closing_options, wall_options
 
 HOME = Path("/h/aos")
 MASKS = Masks(home=HOME)
@@ -37,7 +38,7 @@ def sandbox(wall: str | None = None, masks: Masks = MASKS) -> Sandbox:
 
 
 def options_of(program: Program) -> list[str]:
-    return [os.fsdecode(word) for word in program.options.split(b"\0")[:-1]]
+    return [os.fsdecode(word) for word in (program.options + program.last_options).split(b"\0")[:-1]]
 
 
 def tool(path: Path) -> Path:
@@ -78,13 +79,14 @@ def test_values_reach_neither_bubblewrap_nor_a_command_line(
         [descriptor] = descriptors
         words = (os.fspath(Path("/usr/bin").resolve() / "sh"), "-v")
         assert arguments == ("/usr/bin/bwrap", "--args", str(descriptor), "--", *words)
-        assert os.read(descriptor, 1 << 20) == program.options
+        assert os.read(descriptor, 1 << 20) == program.options + program.last_options
     finally:
         os.close(descriptor)
     expected = {"PATH": "/evil", "HOME": "/tmp", "LD_PRELOAD": "./evil.so", "TOKEN": "sesame"}
     inside = environ_options(expected)
     assert options_of(program) == [
         *wall_options(MASKS, shown=(tmp_path,)),
+        *closing_options(MASKS),
         *("--chdir", str(tmp_path)),
         *inside,
     ]
@@ -163,16 +165,51 @@ def test_nothing_of_the_home_is_a_program_but_the_capsules(tmp_path: Path) -> No
         held.program(str(other), (), home / "capsule", {})
 
 
-def test_a_program_may_start_elsewhere_and_write_there(tmp_path: Path) -> None:
-    work, folder = tmp_path / "work", tmp_path / "capsule"
+def test_a_program_of_the_machine_starts_where_it_is_told_and_writes_there(tmp_path: Path) -> None:
+    work = tmp_path / "work"
     work.mkdir()
-    folder.mkdir()
-    extra = ("--unshare-net",)
-    program = sandbox("/bwrap").program("sh", (), folder, {}, cwd=work, writable=(work,), extra=extra)
+    program = sandbox("/bwrap").machine_program("sh", (), {}, start=work, writable=(work,))
     words = options_of(program)
-    walls = [*wall_options(MASKS, shown=(folder,), writable=(work,))]
-    assert words[: len(walls) + 3] == [*walls, "--unshare-net", "--chdir", str(work)]
+    walls = [*wall_options(MASKS, shown=(), writable=(work,)), *closing_options(MASKS)]
+    assert words[: len(walls) + 2] == [*walls, "--chdir", str(work)]
     assert program.folder == work
+
+
+def test_abi_25_a_program_is_never_one_that_could_have_been_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fake `tool` first on PATH in the workspace, by a link, and in the aos home."""
+    work, home, real = tmp_path / "work", tmp_path / "home", tool(tmp_path / "usr" / "tool")
+    fake, inside = tool(work / "bin" / "tool"), tool(home / "bin" / "tool")
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "tool").symlink_to(fake)
+    (tmp_path / "alias").symlink_to(work / "bin")
+    held = sandbox(masks=Masks(home=home))
+    for first in (fake.parent, inside.parent, tmp_path / "alias"):
+        monkeypatch.setattr(os, "environ", {"PATH": f"{first}:{real.parent}"})
+        assert held.machine_program("tool", (), {}, start=work, writable=(work,)).words == (str(real),)
+    monkeypatch.setattr(os, "environ", {"PATH": str(tmp_path / "links")})
+    for word in ("tool", str(fake), str(inside), "./bin/tool", "bin/tool", "../work/bin/tool"):
+        with pytest.raises(NotFound):
+            held.machine_program(word, (), {}, start=work, writable=(work,))
+    assert held.machine_program(str(real), (), {}, start=work, writable=(work,)).words == (str(real),)
+
+
+def test_files_are_placed_before_the_masks_close(tmp_path: Path) -> None:
+    place = HOME / "injected" / "0"
+    files = (Shown(place, b"rules"),)
+    program = sandbox("/bwrap").machine_program("sh", (), {}, start=tmp_path, writable=(), files=files)
+    arguments, descriptors = program.open()
+    try:
+        words = [os.fsdecode(word) for word in os.read(descriptors[0], 1 << 20).split(b"\0")]
+        at = words.index("--ro-bind-data")
+        assert words[at + 1 : at + 3] == [str(descriptors[1]), str(place)]
+        assert at < words.index("--remount-ro")
+        assert os.read(descriptors[1], 100) == b"rules"
+        assert arguments[:2] == ("/bwrap", "--args")
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 def test_a_wall_that_works_is_used_whatever_the_operator_allows(tmp_path: Path) -> None:

@@ -9,9 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from aos_runtime.errors import InvalidInput
 from aos_runtime.host import walls
 from aos_runtime.host.sandbox import Program, Sandbox, open_sandbox
-from aos_runtime.host.walls import Masks, find_masks, needed_files, wall_options
+from aos_runtime.host.walls import (
+    Masks,
+    closing_options,
+    find_masks,
+    make_room,
+    needed_files,
+    wall_options,
+)
 
 HOME = Path("/h/aos")
 HAS_WALL = shutil.which("bwrap") is not None
@@ -40,7 +48,7 @@ def test_the_walls_mask_the_home_and_show_the_capsule(
     folder, work = HOME / "capsules" / "x", Path("/work")
     masks = Masks(home=HOME, others=(Path("/h"),))
     monkeypatch.setattr(walls, "_NAMES", tmp_path)
-    words = wall_options(masks, shown=(folder,), writable=(work,))
+    words = (*wall_options(masks, shown=(folder,), writable=(work,)), *closing_options(masks))
     assert " ".join(words) == (
         "--die-with-parent --unshare-user --unshare-pid --unshare-ipc --unshare-uts --cap-drop ALL "
         "--ro-bind / / --dev /dev --proc /proc "
@@ -126,6 +134,52 @@ class TestNeededFiles:
         assert self.needs(user, one) == {"t"}
 
 
+class TestRoom:
+    """Where a file can be shown on a machine that is read-only."""
+
+    masks = Masks(home=HOME, others=(Path("/run"),))
+
+    def test_a_mask_has_room_and_a_file_is_covered(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(walls, "SCRATCH", Path("/scratch"))
+        there = put(tmp_path / "there")
+        for path in (HOME / "x", Path("/run/x/y"), there):
+            assert make_room(self.masks, (), path) == ((), ())
+
+    def test_else_its_folder_is_put_together_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(walls, "SCRATCH", Path("/scratch"))
+        put(tmp_path / "a")
+        link(tmp_path / "b", Path("a"))
+        room = make_room(self.masks, (), tmp_path / "new" / "file")
+        folder = str(tmp_path)
+        assert room.options == (
+            *("--tmpfs", folder),
+            *("--ro-bind", f"{folder}/a", f"{folder}/a"),
+            *("--symlink", "a", f"{folder}/b"),
+        )
+        assert room.last_options == ("--remount-ro", folder)
+
+    def test_never_where_the_program_writes_nor_over_a_mask(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        work = tmp_path / "work"
+        for path in (Path("/tmp/x"), work / "x", Path("/x"), Path("/x/y")):
+            with pytest.raises(InvalidInput) as caught:
+                make_room(self.masks, (work,), path)
+            assert caught.value.code == "process-file-place"
+        monkeypatch.setattr(walls, "SCRATCH", Path("/scratch"))
+        link(tmp_path / "alias", work)
+        masks = Masks(home=tmp_path / "a" / "home")
+        (tmp_path / "a").mkdir()
+        put(tmp_path / "file")
+        for path in (tmp_path / "alias" / "x", tmp_path / "a" / "x", tmp_path / "file" / "x"):
+            with pytest.raises(InvalidInput):
+                make_room(masks, (work,), path)
+
+
 class TestInside:
     """A real bubblewrap, where the machine has one: as root, and as anybody else."""
 
@@ -204,7 +258,7 @@ class TestInside:
         work.mkdir()
         sandbox = open_sandbox(place / ".aos", allow_unsandboxed=False, mark="0" * 32)
         script = f"for f in /tmp {work} {place} {place}/.aos /run /var/tmp .; do touch $f/x && echo $f; done"
-        program = sandbox.program("sh", ("-c", script), place / ".aos/capsule", {}, writable=(work,))
+        program = sandbox.machine_program("sh", ("-c", script), {}, start=Path("/"), writable=(work,))
         assert [line for line in output_of(program).splitlines() if ": " not in line] == ["/tmp", str(work)]
         assert (work / "x").exists()
 
