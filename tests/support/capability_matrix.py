@@ -304,7 +304,7 @@ PROGRAMS = (
     _persistent(PROCESS_OLD),
 )
 
-ROWS: tuple[Row, ...] = (*FILES, *BUS, *WEB, *SOCKETS, *PROGRAMS)
+ROWS: tuple[Row, ...] = (*FILES, *BUS, *WEB, *SOCKETS, *PEOPLE, *PROGRAMS)
 
 BY_HANDLE = "the handle was given by a function that is gated"
 BY_TABLE = "gated by the manifest's [publish] and [subscribe] rows"

@@ -163,8 +163,8 @@ _WORDS: Mapping[str, tuple[str, str]] = {
     ),
     "host_process": (
         "Run programs on this machine",
-        "The listed programs run with any arguments, change the workspace and reach the network; they are behind "
-        "bubblewrap unless the operator set `[process] unsandboxed`, and then have your user's rights.",
+        "The listed programs run with any arguments, change the workspace and reach the network; they are "
+        "behind bubblewrap, unless the operator set `[process] unsandboxed`: then with your user's rights.",
     ),
     "identity": (
         "Work with user identities",
