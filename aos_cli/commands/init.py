@@ -13,7 +13,13 @@ from aos_cli.install.telling import say_installed, show_failure
 from aos_cli.invocation import get_invocation
 from aos_cli.render.errors import describe
 from aos_runtime.errors import AosError, NotFound
-from aos_runtime.store.bundled import BundledCapsule, due_bundled, read_catalogue, read_removed
+from aos_runtime.store.bundled import (
+    BundledCapsule,
+    damaged_bundled,
+    due_bundled,
+    read_catalogue,
+    read_removed,
+)
 
 
 def init(
@@ -22,8 +28,8 @@ def init(
     """Install the capsules that come with aos: tools for files and more. Each asks for what it needs.
 
     A capsule that asks for permissions is shown and needs a yes, or -y for all of them. Run again, it
-    installs what is missing or older, and leaves alone what you removed or replaced. The exit status is 1
-    where one was not installed.
+    installs what is missing, older or damaged, and leaves alone what you removed or replaced. The exit
+    status is 1 where one was not installed.
     JSON: {installed, unchanged: [{name, version, reason}], failed, total}; a reason is `current` or
     `removed`.
 
@@ -41,7 +47,10 @@ def init(
             hint="install the wheel of aos-cli, or run `./scripts/toolchain` in a checkout to build them",
         )
     invocation = get_invocation()
-    due = due_bundled(invocation.home, invocation.principal, catalogue)
+    damaged = damaged_bundled(invocation.home, invocation.principal, catalogue)
+    for row in damaged:
+        console.warn(f"{row.name} is damaged and is put back as it came with aos")
+    due = (*due_bundled(invocation.home, invocation.principal, catalogue), *damaged)
     answers = Answers(yes=yes, approve_untrusted=False, interactive=console.interactive and not yes)
     reports: list[Report] = []
     failures: list[tuple[BundledCapsule, AosError]] = []

@@ -14,6 +14,7 @@ from aos_cli.invocation import get_invocation
 from aos_cli.render.status import (
     capsule_rows,
     is_healthy,
+    is_unhealthy,
     render_capsules,
     render_status,
     version_skew,
@@ -69,6 +70,8 @@ def status(
         console.json({"state": "running", "daemon": found, "installed_version": AOS_VERSION})
     else:
         console.data(render_status(found, width=console.width))
+        if any(map(is_unhealthy, capsule_rows(found))):
+            console.hint("`aos capsule show NAME` says what to do about a capsule that does not serve")
     if skew is not None:
         console.warn(skew)
         console.hint("run `aos restart`")

@@ -49,7 +49,8 @@ def answering(status: Mapping[str, Any]) -> Any:
 def test_the_page_of_a_running_daemon(run_aos: RunAos, home: Home) -> None:
     with FakeDaemon(home, answering(STATUS)):
         ended = run_aos("status")
-    assert (ended.status, ended.err) == (0, "")
+    hint = "hint: `aos capsule show NAME` says what to do about a capsule that does not serve\n"
+    assert (ended.status, ended.err) == (0, hint)
     assert ended.out == (
         "aos daemon is running (pid 4242, up 50m10s)\n"
         "  Version:    0.1.0 (contract 2026.10.1)\n"

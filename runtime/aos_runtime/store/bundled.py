@@ -18,7 +18,7 @@ from aos_runtime.errors import AosError, Corrupt
 from aos_runtime.home import Home
 from aos_runtime.names import CapsuleName, Digest, PrincipalName, parse_capsule_name, parse_digest
 from aos_runtime.store.files import make_private_folder, read_optional, write_atomic
-from aos_runtime.store.installed import Broken, list_installed
+from aos_runtime.store.installed import Broken, Installed, check_installed, list_installed
 
 BUNDLED_FOLDER = Path(aos_runtime.__file__).parent / "_bundled"
 CATALOGUE_FILE = "bundled.json"
@@ -68,6 +68,26 @@ def due_bundled(
         elif not isinstance(entry, Broken) and entry.bundled and _is_newer(row, entry.version):
             due.append(row)
     return tuple(due)
+
+
+def damaged_bundled(
+    home: Home, principal: PrincipalName, catalogue: Iterable[BundledCapsule]
+) -> tuple[BundledCapsule, ...]:
+    """The bundled capsules whose files are not what was installed.  Nobody puts them right unasked: who
+    changed them is the operator's to find out.
+    """
+    present = {entry.name: entry for entry in list_installed(home, principal)}
+    return tuple(row for row in catalogue if row.name in present and _is_damaged(home, present[row.name]))
+
+
+def _is_damaged(home: Home, entry: Installed | Broken) -> bool:
+    if isinstance(entry, Broken):
+        return True
+    try:
+        check_installed(home, entry)
+    except Corrupt:
+        return entry.bundled
+    return False
 
 
 def read_removed(home: Home, principal: PrincipalName) -> frozenset[CapsuleName]:

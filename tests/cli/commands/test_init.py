@@ -16,7 +16,7 @@ from aos_runtime.home import Home
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName
 from aos_runtime.store import commit, stage
 from aos_runtime.store.bundled import BundledCapsule
-from aos_runtime.store.installed import read_installed
+from aos_runtime.store.installed import check_installed, read_installed
 from tests.cli.conftest import RunAos
 from tests.support.capsules import make_archive, write_capsule
 
@@ -108,6 +108,29 @@ def test_a_newer_one_replaces_it_and_a_removed_one_stays_away(
     )
     told = json.loads(run_aos("init", "--json").out)
     assert [row["reason"] for row in told["unchanged"]] == ["current", "removed"]
+
+
+def damage_binary(home: Home) -> None:
+    digest = read_installed(home, DEFAULT_PRINCIPAL, CapsuleName("files")).receipt.wasm_digest
+    assert digest is not None
+    home.blob(digest).write_bytes(b"other")
+
+
+def damage_manifest(home: Home) -> None:
+    (home.capsule(DEFAULT_PRINCIPAL, CapsuleName("files")) / "Capsule.toml").write_bytes(b"other")
+
+
+@pytest.mark.parametrize("damage", [damage_binary, damage_manifest])
+def test_a_damaged_one_is_put_back(
+    run_aos: RunAos, home: Home, bundle: Bundle, damage: Callable[[Home], None]
+) -> None:
+    bundle("files 0.1.0", "other 0.1.0", extra=NET)
+    run_aos("init", "-y")
+    damage(home)
+    ended = run_aos("init", "-y")
+    assert ended.status == 0, ended.err
+    assert "files is damaged and is put back as it came with aos" in ended.err
+    check_installed(home, read_installed(home, DEFAULT_PRINCIPAL, CapsuleName("files")))
 
 
 def test_one_failure_does_not_stop_the_others(
