@@ -242,7 +242,7 @@ class _Damage:
         return Corrupt(
             "capsule-damaged",
             f"capsule `{self.name}` is damaged: {reason}",
-            hint="install it again: aos capsule install <file>.capsule, or aos init for one that came with aos",
+            hint="install it again: aos capsule install <file>.capsule, or aos init for what came with aos",
             name=self.name,
             principal=self.principal,
         )
