@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nacl.signing import SigningKey
 
+from aos_runtime.names import DEFAULT_PRINCIPAL, PrincipalName
+from aos_runtime.wire.handshake_client import signed_text
 from tests.support.installation import Aos, wait_until
 from tests.support.projects import build_project
 from tests.support.servers import Request, Web, chunked, redirect, response, serving
@@ -159,6 +162,31 @@ def reaching(tmp_path: Path) -> Iterator[Aos]:
     installation.close()
 
 
+def knock(aos: Aos, principal: PrincipalName | None) -> str:
+    """Have the capsule serve one client at its own socket, which proves to be `principal`; what it says."""
+    serving_tool = aos.start("tool", "call", "serve_home", "--format", "json")
+    with socket.socket(socket.AF_UNIX) as client:
+        path = listening_at(aos, r"(/\S+)")
+        wait_until(lambda: Path(path).exists(), "the socket is there")
+        client.connect(path)
+        token = aos.home.token_file.read_text(encoding="ascii").strip()
+        hello = {"token": token, "protocol_version": 1, "client_version": "test"}
+        if principal is not None:
+            hello["claimed_principal"] = principal
+        client.sendall(frame(json.dumps(hello).encode()))
+        answer = json.loads(read_frame(client))
+        if principal is not None:
+            key = SigningKey(aos.home.principal_key(principal).read_bytes())
+            signed = key.sign(signed_text(principal, answer["challenge"])).signature.hex()
+            client.sendall(frame(json.dumps(hello | {"signature": signed}).encode()))
+            answer = json.loads(read_frame(client))
+        assert answer["status"] == "ok"
+        client.sendall(frame(b"knock"))
+        assert read_frame(client) == b"got it"
+        out, _ = serving_tool.communicate(timeout=60)
+    return str(json.loads(out)["content"])
+
+
 def test_an_sdk_capsule_uses_every_way_out(reaching: Aos, web: Web) -> None:
     aos = reaching
     aos.run("capsule", "install", str(build_project("reacher")), "--approve-untrusted")
@@ -193,17 +221,8 @@ def test_an_sdk_capsule_uses_every_way_out(reaching: Aos, web: Web) -> None:
         out, _ = serving_tool.communicate(timeout=60)
     assert json.loads(out)["content"] == "knock"
 
-    serving_tool = aos.start("tool", "call", "serve_home", "--format", "json")
-    with socket.socket(socket.AF_UNIX) as client:
-        client.connect(listening_at(aos, r"(/\S+)"))
-        token = aos.home.token_file.read_text(encoding="ascii").strip()
-        hello = {"token": token, "protocol_version": 1, "client_version": "test"}
-        client.sendall(frame(json.dumps(hello).encode()))
-        assert json.loads(read_frame(client))["status"] == "ok"
-        client.sendall(frame(b"knock"))
-        assert read_frame(client) == b"got it"
-        out, _ = serving_tool.communicate(timeout=60)
-    assert json.loads(out)["content"] == "knock"
+    assert knock(aos, None) == "knock of nobody, owned: false"
+    assert knock(aos, DEFAULT_PRINCIPAL) == "knock of default, owned: true"
 
     recorded = aos.run("audit", "tail", "-n", "200").out
     for call_ in (
@@ -217,6 +236,37 @@ def test_an_sdk_capsule_uses_every_way_out(reaching: Aos, web: Web) -> None:
         assert call_ in recorded
     for text in (recorded, aos.run("logs", "--all").out):
         assert SECRET not in text
+
+
+def test_an_sdk_capsule_knows_people_and_brings_in_what_they_say(reaching: Aos) -> None:
+    aos = reaching
+    aos.run("capsule", "install", str(build_project("reacher")), "--approve-untrusted")
+    aos.run("start")
+    assert json.loads(call(aos, "people")) == [
+        "true",
+        "Host function call failed: ErrorCode::AlreadyLinked",
+        'Some((true, Some("Ada")))',
+        '["discord"]',
+        "[true, false]",
+        "Host function call failed: ErrorCode::InvalidInput",
+    ]
+    assert aos.home.identity_db(DEFAULT_PRINCIPAL).stat().st_mode & 0o777 == 0o600
+    assert call(aos, "bring_in", url="hello from elsewhere") == "true"
+    wait_until(lambda: bool(call(aos, "heard")), "it was heard")
+    said = json.loads(call(aos, "heard"))
+    assert (said["type"], said["text"]) == ("user_input", "hello from elsewhere")
+    assert said["context"]["platform_user_id"] == "7"
+    assert said["context"]["uplink"]["platform"] == "discord"
+    assert "InvalidInput" in fail(aos, "bring_in", url="once more")
+    recorded = aos.run("audit", "tail", "-n", "200").out
+    for call_ in (
+        "identity.create-user",
+        "identity.link Discord:7",
+        "uplink.register Discord:bot",
+        "uplink.send",
+    ):
+        assert call_ in recorded
+    assert "failed (already-linked)" in recorded
 
 
 def test_a_slow_server_delays_nobody_and_a_cancelled_call_comes_back_at_once(reaching: Aos, web: Web) -> None:

@@ -127,7 +127,8 @@ def permissions(capabilities: Capabilities) -> tuple[Permission, ...]:
 _WORDS: Mapping[str, tuple[str, str]] = {
     "uplink": (
         "Act as an uplink for other people's messages",
-        "Runs without a time limit and publishes in the name of the users that it connects.",
+        "Runs without a time limit, publishes in the name of the users that it connects, and brings in what "
+        "people on other platforms say as prompts in yours.",
     ),
     "allow_persistent": (
         "Leave programs running",

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use astrid_sdk::http::{self, Request};
-use astrid_sdk::net;
 use astrid_sdk::prelude::*;
+use astrid_sdk::{identity, net, uplink};
 use astrid_sdk::schemars;
 use serde::Deserialize;
 
@@ -89,14 +89,57 @@ impl Reacher {
         Ok(String::from_utf8_lossy(&frame).into_owned())
     }
 
-    /// Wait at the capsule's own Unix socket, return the first frame of a client that proved itself.
+    /// Wait at the capsule's own Unix socket, return the first frame of a client and who sent it.
     #[astrid::tool("serve_home")]
     pub fn serve_home(&self, _args: Nothing) -> Result<String, SysError> {
         let stream = net::bind_unix()?.accept()?;
+        let principal = stream.connection_principal()?;
+        let sender = principal.as_ref().map_or("nobody", |one| one.as_str());
+        let is_owned = stream.connection_owner()?.is_some();
         let frame = stream
             .recv()
             .map_err(|error| SysError::ApiError(error.to_string()))?;
         stream.write(b"got it")?;
-        Ok(String::from_utf8_lossy(&frame).into_owned())
+        let said = String::from_utf8_lossy(&frame);
+        Ok(format!("{said} of {sender}, owned: {is_owned}"))
+    }
+
+    /// Make a user, link somebody to it, and say what comes of every call.
+    #[astrid::tool("people")]
+    pub fn people(&self, _args: Nothing) -> Result<Vec<String>, SysError> {
+        let stranger = identity::resolve("discord", "7")?;
+        let ada = identity::create_user(Some("Ada"))?;
+        identity::link("Discord", "7", &ada, "token")?;
+        let again = identity::link("discord", "7", &ada, "token").unwrap_err();
+        let found = identity::resolve("discord", "7")?;
+        let links = identity::list_links(&ada)?;
+        let unlinked = [identity::unlink("discord", "7")?, identity::unlink("discord", "7")?];
+        let nobody = identity::list_links("nobody").unwrap_err();
+        Ok(vec![
+            format!("{}", stranger.is_none()),
+            again.to_string(),
+            format!("{:?}", found.map(|one| (one.user_id == ada, one.display_name))),
+            format!("{:?}", links.iter().map(|one| &one.platform).collect::<Vec<_>>()),
+            format!("{unlinked:?}"),
+            nobody.to_string(),
+        ])
+    }
+
+    /// Bring in what somebody says elsewhere.
+    #[astrid::tool("bring_in")]
+    pub fn bring_in(&self, args: Page) -> Result<bool, SysError> {
+        let bot = uplink::register("bot", "Discord", "chat")?;
+        uplink::send(&bot, "7", &args.url)
+    }
+
+    /// What was brought in last.
+    #[astrid::tool("heard")]
+    pub fn heard(&self, _args: Nothing) -> Result<String, SysError> {
+        Ok(String::from_utf8_lossy(&kv::get_bytes("heard")?).into_owned())
+    }
+
+    #[astrid::interceptor("hear")]
+    pub fn hear(&self, said: serde_json::Value) -> Result<(), SysError> {
+        kv::set_bytes("heard", said.to_string().as_bytes())
     }
 }
