@@ -42,7 +42,7 @@ def test_a_used_up_rate_denies_at_once() -> None:
     budget = budget_of(Clock(), quotas=Quotas(max_cpu_fuel_per_sec=100, max_in_flight_calls=1))
     budget.settle(budget.reserve(0.0, do_nothing), 100)
     with pytest.raises(LimitExceeded) as raised:
-        budget.reserve(60.0, do_nothing)
+        budget.reserve(60.0, lambda: pytest.fail("it waits"))
     assert raised.value.message == "principal 'bob' exceeded CPU budget of 100 fuel/sec"
 
 
