@@ -160,9 +160,7 @@ def test_a_call_over_the_budget_is_denied_in_the_published_words(bench: Bench) -
 def test_a_link_over_the_budget_ends_its_chain(bench: Bench) -> None:
     seen: list[str] = []
     for place, name in enumerate((ONE, TWO)):
-        bench.capsule(
-            name, lambda call, name=name: seen.append(name), subscribe={"a.v1": ("go", 10 + place)}
-        )
+        bench.capsule(name, lambda call, name=name: seen.append(name), subscribe={"a.v1": ("go", 10 + place)})
     quotas = Quotas(max_cpu_fuel_per_sec=1000, max_in_flight_calls=1)  # a fake guest uses 1000
     held_to(bench, Budget("alice", quotas, is_exempt=False, clock=lambda: 0.0)).load_all(ALICE)
     bench.publish("a.v1")

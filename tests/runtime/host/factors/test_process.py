@@ -530,6 +530,27 @@ def test_abi_27_a_cancel_takes_the_children_of_that_call_alone(
     context.resources.clear()
 
 
+def test_a_cancelled_child_is_interrupted_at_once_and_killed_in_two_seconds(
+    context: GuestContext, programs: Programs
+) -> None:
+    number = started(context, "trap 'echo heard' INT; echo up; while :; do sleep 0.02; done")
+    logs(context, number, "up")
+    before = time.monotonic()
+    assert programs.children.cancel("default", {"call-1"}) == 1
+    [child] = programs.children.live()
+    assert child.kill_at is not None
+    assert before + 2.0 <= child.kill_at <= time.monotonic() + 2.0
+    logs(context, number, "heard")
+
+
+def test_children_are_killed_with_the_instance_that_holds_them(
+    context: GuestContext, programs: Programs
+) -> None:
+    logs(context, started(context, f"trap '' INT TERM; echo up; {LONG} & wait; {LONG}"), "up")
+    context.resources.clear()
+    wait_until(lambda: programs.children.live() == (), "the whole group is gone")
+
+
 def test_the_gate_of_waiting_guests_counts(context: GuestContext) -> None:
     context.gate = WaitGate(0)
     assert call(context, "spawn", request("sh")) == Err("unknown", "too many guests wait at once")
