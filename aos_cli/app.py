@@ -9,38 +9,49 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from aos_cli import environment
 from aos_cli.console import Console, set_console
 from aos_cli.invocation import Invocation, set_invocation
-from aos_cli.signals import Terminated
+from aos_cli.signals import (
+    INTERRUPTED_STATUS,
+    TERMINATED_STATUS,
+    Terminated,
+    end_on_signal,
+    unwind_on_signal,
+)
 
 if TYPE_CHECKING:
     from aos_cli.render.errors import Described
 
 
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Run `aos argv...` and return its exit status.  Never raises."""
+    """Run `aos argv...` and return its exit status.  Never raises; from then on a signal ends the process."""
+    try:
+        return _run(argv, environ)
+    except KeyboardInterrupt:  # it came while a failure of the command was told
+        return INTERRUPTED_STATUS
+    except Terminated:
+        return TERMINATED_STATUS
+    finally:
+        end_on_signal()
+
+
+def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     console = Console(environ=environ)
     set_console(console)
     set_invocation(Invocation(environ=environ))
     try:
-        signal.signal(signal.SIGTERM, _on_terminate)
+        unwind_on_signal()
         status = _dispatch(list(argv))
         _flush()
         return status
     except BaseException as error:  # noqa: BLE001 - the edge: every failure becomes words and a status
         return _project(error, console, list(argv))
-
-
-def _on_terminate(number: int, frame: FrameType | None) -> None:
-    raise Terminated
 
 
 def _dispatch(argv: list[str]) -> int:

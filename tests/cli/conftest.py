@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from aos_cli.app import run
+from aos_cli.signals import ENDING
 from aos_runtime.home import Home, resolve_home
 
 
@@ -39,7 +40,7 @@ RunAos = Callable[..., Ended]
 @pytest.fixture
 def run_aos(capsys: pytest.CaptureFixture[str]) -> Iterator[RunAos]:
     """`run_aos("status", "--json")`: standard input is no terminal."""
-    before = signal.getsignal(signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in ENDING}
 
     def run_one(*arguments: str) -> Ended:
         capsys.readouterr()
@@ -48,7 +49,8 @@ def run_aos(capsys: pytest.CaptureFixture[str]) -> Iterator[RunAos]:
         return Ended(status=status, out=captured.out, err=captured.err)
 
     yield run_one
-    signal.signal(signal.SIGTERM, before)
+    for number, action in before.items():
+        signal.signal(number, action)
 
 
 @pytest.fixture

@@ -21,10 +21,15 @@ from typing import Any
 import pytest
 
 from aos_runtime.home import Home
+from aos_runtime.names import PrincipalName
+from aos_runtime.store.audit_reader import read_audit
+from aos_runtime.store.audit_verify import verify
+from aos_runtime.store.keys import load_runtime_seed, public_hex
 from aos_runtime.store.layout import open_home
 from aos_runtime.store.receipts import ApprovalSource
 from tests.support.installation import Aos, wait_until
 from tests.support.shims import build_shim
+from tests.support.small_disk import SmallDisk
 from tests.support.sockets import NIL, Client, Daemon, connected, running
 from tests.support.tool_guests import install
 
@@ -117,10 +122,36 @@ def is_well(home: Home) -> None:
 
 
 def is_closed(client: Client) -> None:
-    """The daemon ended this connection, whatever it sent before."""
+    """The daemon ends this connection, whatever it sent before."""
+    client.sock.settimeout(LONG_S)
     with contextlib.suppress(EOFError):
         while True:
             client.read()
+
+
+@contextlib.contextmanager
+def nothing_is_left(daemon: Daemon) -> Iterator[None]:
+    """Afterwards the daemon has no more sockets open than before."""
+    before = sockets(daemon)
+    yield
+    wait_until(lambda: sockets(daemon) <= before, f"the daemon has {before} sockets again")
+
+
+def sockets(daemon: Daemon) -> int:
+    found = 0
+    for path in Path(f"/proc/{daemon.process.pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found += str(path.readlink()).startswith("socket:")
+    return found
+
+
+@contextlib.contextmanager
+def said(home: Home) -> Iterator[list[str]]:
+    """The lines that the daemon's log got in the block, there after it."""
+    size = home.daemon_log.stat().st_size
+    lines: list[str] = []
+    yield lines
+    lines += home.daemon_log.read_bytes()[size:].decode().splitlines()
 
 
 # a guest
@@ -174,24 +205,34 @@ def test_fault_a_guest_publishes_1_mib_and_a_byte(home: Home, daemon: Daemon) ->
 # a client
 
 
-@pytest.mark.parametrize("is_known", [False, True], ids=["before the handshake", "after it"])
-def test_fault_a_client_sends_half_frames(home: Home, daemon: Daemon, is_known: bool) -> None:
+@pytest.mark.parametrize(
+    ("is_known", "reason"),
+    [(False, "handshake timed out"), (True, "client did not finish a frame within 10 s")],
+    ids=["before the handshake", "after it"],
+)
+def test_fault_a_client_sends_half_frames(home: Home, daemon: Daemon, is_known: bool, reason: str) -> None:
+    """The daemon itself closes each, after its deadline, while the clients hold on."""
     halves = [b"\x00", b"\x00\x00\x01", b"\x00\x00\x01\x00{", b"\x00\x00\x01\x00" + b"x" * 200]
-    clients = [Client(home) for _ in range(4)]
-    with Neighbour(home) as neighbour:
-        for client, half in zip(clients, halves, strict=True):
-            if is_known:
-                client.authenticate()
-            client.sock.sendall(half)
-        neighbour.is_answered()
-        for client in clients:
-            client.close()
+    with nothing_is_left(daemon), said(home) as lines:
+        clients = [Client(home) for _ in range(4)]
+        with Neighbour(home) as neighbour:
+            for client, half in zip(clients, halves, strict=True):
+                if is_known:
+                    client.authenticate()
+                client.sock.sendall(half)
+            neighbour.is_answered()
+            for client in clients:
+                is_closed(client)
+            neighbour.is_answered()
+    assert sum(f"connection closed: {reason}" in line for line in lines) == 4, lines
+    for client in clients:
+        client.close()
 
 
 @pytest.mark.parametrize("is_known", [False, True], ids=["before the handshake", "after it"])
 def test_fault_a_client_sends_garbage(home: Home, daemon: Daemon, is_known: bool) -> None:
     noise = random.Random(4)
-    with Neighbour(home) as neighbour:
+    with nothing_is_left(daemon), Neighbour(home) as neighbour:
         for number in range(40):
             with Client(home) as client:
                 if is_known:
@@ -209,7 +250,7 @@ def test_fault_a_client_sends_garbage(home: Home, daemon: Daemon, is_known: bool
 @pytest.mark.parametrize("is_known", [False, True], ids=["before the handshake", "after it"])
 def test_fault_a_client_announces_4_gib(home: Home, daemon: Daemon, is_known: bool) -> None:
     before = resident_bytes(daemon)
-    with Neighbour(home), Client(home) as client:
+    with nothing_is_left(daemon), Neighbour(home), Client(home) as client:
         if is_known:
             client.authenticate()
         client.sock.sendall(b"\xff\xff\xff\xff")
@@ -220,7 +261,7 @@ def test_fault_a_client_announces_4_gib(home: Home, daemon: Daemon, is_known: bo
 @pytest.mark.parametrize("speaks", [False, True], ids=["silent ones", "ones that shake hands"])
 def test_fault_a_client_opens_200_connections(home: Home, daemon: Daemon, speaks: bool) -> None:
     crowd: list[Client] = []
-    refused = 0
+    refused, before = 0, sockets(daemon)
     try:
         with Neighbour(home) as neighbour:
             for _ in range(CONNECTIONS):
@@ -235,6 +276,7 @@ def test_fault_a_client_opens_200_connections(home: Home, daemon: Daemon, speaks
         for client in crowd:
             client.close()
     wait_until(lambda: has_room(home), "a new client is served once the crowd is gone")
+    wait_until(lambda: sockets(daemon) <= before, "nothing of the crowd is left")
 
 
 def is_greeted(client: Client) -> bool:
@@ -253,8 +295,14 @@ def has_room(home: Home) -> bool:
 
 
 def test_fault_a_client_never_reads(home: Home, daemon: Daemon) -> None:
+    """It is evicted, and not later than a client may take nothing, however much it goes on to ask."""
     before = resident_bytes(daemon)
-    with Neighbour(home) as neighbour, connected(home) as client:
+    with (
+        nothing_is_left(daemon),
+        said(home) as lines,
+        Neighbour(home) as neighbour,
+        connected(home) as client,
+    ):
         gone = select.poll()
         gone.register(client.sock, 0)  # tells of a hang-up and of nothing else
         client.sock.settimeout(0.2)
@@ -264,8 +312,27 @@ def test_fault_a_client_never_reads(home: Home, daemon: Daemon) -> None:
             with contextlib.suppress(TimeoutError, BrokenPipeError, ConnectionResetError):
                 client.send(large_request())
         neighbour.is_answered()
+        is_closed(client)
+    evicted = [line for line in lines if "client lagged" in line or "client took nothing" in line]
+    assert len(evicted) == 1, lines
     assert resident_bytes(daemon) - before < 256 * MIB
-    assert "client lagged" in (log := home.daemon_log.read_text()) or "client took nothing" in log
+
+
+def test_fault_a_client_asks_once_and_takes_nothing(home: Home, daemon: Daemon) -> None:
+    """Its queue never overflows: what ends it is the time that it took nothing."""
+    with (
+        nothing_is_left(daemon),
+        said(home) as lines,
+        Neighbour(home) as neighbour,
+        connected(home) as client,
+    ):
+        gone = select.poll()
+        gone.register(client.sock, 0)
+        for _ in range(3):
+            client.send(large_request())
+        wait_until(lambda: bool(gone.poll(0)), "it is evicted", timeout_s=LONG_S)
+        neighbour.is_answered()
+    assert sum("connection closed: client took nothing for 5 s" in line for line in lines) == 1, lines
 
 
 def large_request() -> dict[str, Any]:
@@ -296,7 +363,8 @@ def test_fault_the_daemon_is_killed_in_a_tool_call(aos: Aos, culprit_capsule: Pa
     assert aos.run("audit", "verify", "--json").json["intact"] is True
 
 
-def test_fault_the_disk_is_full(home: Home, daemon: Daemon) -> None:
+def test_fault_files_can_grow_no_more(home: Home, daemon: Daemon) -> None:
+    """A quota of the system on the size of files: EFBIG."""
     assert call(home, "keep", text="before") == (False, '"kept"')
     with Neighbour(home) as neighbour:
         daemon.limit_files(4096)
@@ -309,6 +377,61 @@ def test_fault_the_disk_is_full(home: Home, daemon: Daemon) -> None:
             daemon.limit_files(-1)
         assert call(home, "keep", text="after") == (False, '"kept"')
         assert call(home, "kept") == (False, '"after"')
+
+
+def test_fault_the_disk_is_full(tmp_path: Path, culprit_capsule: Path) -> None:
+    """ENOSPC for every file of the home: what must be on record first is refused and not done, all else goes
+    on, and with space everything is as before.
+    """
+    prepared = Home(tmp_path / "home")
+    open_home(prepared, create=True)
+    install(prepared, tmp_path, "culprit", culprit_capsule.read_bytes(), source=ApprovalSource.EXPLICIT)
+    after = Home(tmp_path / "after")
+    with SmallDisk(prepared, after, 32 * MIB) as small:
+        home = small.home
+        assert call(home, "keep", text="before") == (False, '"kept"')
+        with Neighbour(home) as neighbour, connected(home) as client:
+            small.fill()
+            failed, text = call(home, "keep", text="x" * 100_000)
+            assert failed, text
+            refused = refused_name(client)
+            assert not home.profile(refused).exists(), "nothing was done"
+            trouble = client.request("GetStatus")["data"]["trouble"]
+            assert "audit" in trouble and "cannot be written" in trouble, trouble
+            neighbour.is_answered()
+            assert call(home, "kept") == (False, '"before"')
+            is_well(home)
+            small.free()
+            wait_until(lambda: create_principal(client, "late")["status"] == "Success", "it is done again")
+            wait_until(lambda: client.request("GetStatus")["data"]["trouble"] is None, "no trouble is left")
+            assert call(home, "keep", text="after") == (False, '"kept"')
+            assert call(home, "kept") == (False, '"after"')
+        assert "the audit trail can be written again" in home.daemon_log.read_text()
+        assert small.stop() == 0
+    key = bytes.fromhex(public_hex(load_runtime_seed(after, create=False)))
+    with read_audit(after.audit_db) as reader:
+        assert reader is not None
+        assert verify(reader, key).findings == []
+        asked = [one.entry.action.get("method") for one in reader.records()]
+    assert asked.count("AgentCreate") >= 1
+
+
+def create_principal(client: Client, name: str) -> Any:
+    """An effect that must be on record first; the payload of its answer."""
+    fields = {"method": "AgentCreate", "request_id": "r", "params": {"name": name}}
+    return client.ask("admin.agent.create", fields)[-1]["payload"]
+
+
+def refused_name(client: Client) -> PrincipalName:
+    """Create principals until one is refused: a few may find room in what the trail has allocated already."""
+    for number in range(50):
+        name = f"early-{number}"
+        payload = create_principal(client, name)
+        if payload["status"] == "Error":
+            reason = "nothing was done, because it could not be put on record first"
+            assert payload["data"].startswith(reason), payload
+            return PrincipalName(name)
+    raise AssertionError("the trail never filled")
 
 
 @pytest.fixture

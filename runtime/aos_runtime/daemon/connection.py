@@ -2,8 +2,8 @@
 
 Reading is guarded by its own lock, because around a hand-over of the lead two threads can hold an event of
 the same socket.  Writing never blocks: what the socket does not take waits in a bounded queue, and a client
-that lets it overflow, or takes nothing for five seconds, is closed as lagged.  What a frame means is the
-server's business.
+that lets it overflow, or takes nothing for five seconds, is closed as lagged; one that begins a frame and
+does not finish it is closed too.  What a frame means is the server's business.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from aos_runtime.wire.egress import (
     MAX_QUEUED_EVENTS,
     WRITE_TIMEOUT_S,
 )
-from aos_runtime.wire.frames import MAX_HANDSHAKE_BYTES, FrameDecoder, encode_frame
+from aos_runtime.wire.frames import FRAME_TIMEOUT_S, MAX_HANDSHAKE_BYTES, FrameDecoder, encode_frame
 
 RECEIVE_BYTES = 64 * 1024
 
@@ -34,6 +34,7 @@ class Closed(Enum):
     PEER = "socket closed"
     LAGGED = "client lagged: its queue overflowed"
     WRITE_TIMEOUT = "client took nothing for 5 s"
+    FRAME_TIMEOUT = "client did not finish a frame within 10 s"
     HANDSHAKE_TIMEOUT = "handshake timed out"
     LANE_TIMEOUT = "reserved lane timed out"
     REFUSED = "refused"
@@ -72,6 +73,8 @@ class Connection:
         self._out: deque[bytes | memoryview] = deque()
         self._out_bytes = 0
         self._stalled_at = 0.0
+        self._began_at = 0.0
+        """When the frame that is not whole yet began; 0 where there is none."""
         self._closing: Closed | None = None
 
     def on_event(self, events: int) -> None:
@@ -130,11 +133,13 @@ class Connection:
             self._sock.close()
 
     def sweep(self, now: float) -> None:
-        """Close a connection whose client takes nothing."""
+        """Close a connection whose client takes nothing, or does not end what it began to say."""
         with self._lock:
             stalled = bool(self._out) and now - self._stalled_at > self.patience_s
         if stalled:
             self.close(Closed.WRITE_TIMEOUT)
+        elif self._began_at and now - self._began_at > FRAME_TIMEOUT_S:
+            self.close(Closed.FRAME_TIMEOUT)
 
     @property
     def has_backlog(self) -> bool:
@@ -151,7 +156,12 @@ class Connection:
             self.close(Closed.PEER)
             return
         try:
-            for body in self.decoder.feed(data):
+            bodies = self.decoder.feed(data)
+            if not self.decoder.is_inside:
+                self._began_at = 0.0
+            elif bodies or not self._began_at:
+                self._began_at = self._clock()
+            for body in bodies:
                 if self.closed or self._closing is not None:
                     return
                 self._on_frame(self, body)

@@ -361,7 +361,7 @@ class Runtime:
             workspace=str(workspace) if workspace is not None else None,
             ephemeral=self._options.ephemeral,
             clients=self.server.sessions.counts(),
-            trouble=self.journal.trouble or self.trail.trouble,
+            trouble="; ".join(filter(None, (self.trail.trouble, self.journal.trouble))) or None,
         )
 
     def _check_ephemeral(self) -> None:

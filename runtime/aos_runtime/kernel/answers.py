@@ -35,7 +35,7 @@ class Process:
     clients: Mapping[str, int]
     """Connections by principal."""
     trouble: str | None = None
-    """What is wrong with the daemon itself: a disk that takes no log."""
+    """What is wrong with the daemon itself: a trail or a log that the disk does not take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,9 @@ MAX_PAYLOAD_BYTES = 1024 * 1024
 """Largest serialised payload on the bus."""
 
 MAX_HANDSHAKE_BYTES = 4096
+FRAME_TIMEOUT_S = 10.0
+"""How long a peer may take from the first byte of a frame to its last; ours."""
+
 CLIENT_MAX_FRAME_BYTES = 50 * 1024 * 1024
 
 _PREFIX_BYTES = 4
@@ -53,6 +56,11 @@ class FrameDecoder:
     def fault(self) -> PeerFault | None:
         """Why the stream is lost; set by a too large prefix even where `feed` had frames to return."""
         return self._fault
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether a frame has begun that is not whole."""
+        return bool(self._buffer)
 
     def feed(self, data: bytes) -> list[bytes]:
         """Add received bytes; the bodies that are now whole, in order.  PeerFault `frame-too-large`.

@@ -139,6 +139,34 @@ def test_a_client_that_takes_nothing_for_five_seconds_is_closed(pair: Pair) -> N
     assert [reason for reason, _ in pair.closed] == [Closed.WRITE_TIMEOUT]
 
 
+def test_a_frame_that_is_begun_and_not_ended_in_time_ends_the_connection(pair: Pair) -> None:
+    pair.now = 1.0
+    pair.client.send(b"\0\0\0\4bo")
+    pair.turn()
+    pair.now = 9.0
+    pair.client.send(b"d")  # a trickle begins nothing anew
+    pair.turn()
+    pair.connection.sweep(11.0)
+    assert pair.closed == []
+    pair.connection.sweep(11.1)
+    assert (pair.closed, pair.frames) == ([(Closed.FRAME_TIMEOUT, "")], [])
+
+
+def test_a_frame_that_ends_in_time_and_the_next_that_begins_have_their_own_time(pair: Pair) -> None:
+    pair.now = 1.0
+    pair.client.send(b"\0\0\0\4bo")
+    pair.turn()
+    pair.now = 9.0
+    pair.client.send(b"dy\0")
+    pair.turn()
+    pair.connection.sweep(18.0)
+    assert (pair.closed, pair.frames) == ([], [b"body"])
+    pair.client.send(b"\0\0\1x")
+    pair.turn()
+    pair.connection.sweep(1000.0)
+    assert (pair.closed, pair.frames) == ([], [b"body", b"x"])
+
+
 def test_a_refused_client_still_gets_its_reason(pair: Pair) -> None:
     pair.connection.send(b"z" * 1_000_000)
     pair.connection.close_after_flush(Closed.REFUSED)

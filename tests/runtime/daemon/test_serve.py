@@ -210,6 +210,7 @@ def test_dmn_12_a_second_signal_ends_it_at_once(home: Home, tmp_path: Path) -> N
             time.sleep(0.005)
         daemon.process.terminate()
         assert daemon.wait_end() == 130
+        assert daemon.words() == ""
 
 
 def test_cmp_16_nothing_is_said_when_everything_is_closed(home: Home, tmp_path: Path) -> None:
