@@ -50,7 +50,7 @@ class HookRun:
     """One run over the capsule's state `space`.
 
     `publish(topic, payload)` is what the hook may say; `elicit` None: nobody can be asked; `note_call` hears
-    what it did with files.
+    what it did with files and what it asked.
     """
 
     def __init__(
@@ -170,6 +170,12 @@ class HookRun:
             self._heard.append(spell_out(message)[:MAX_LINE_CHARACTERS])
 
     def _ask(self, question: ElicitQuestion) -> str | tuple[str, ...] | Err:
+        """Ask, and put on record that it was, never what was answered."""
+        answer = self._put(question)
+        self._note_call("elicit", question.key, str(answer.case) if isinstance(answer, Err) else None)
+        return answer
+
+    def _put(self, question: ElicitQuestion) -> str | tuple[str, ...] | Err:
         if self._elicit is None or self._is_abandoned:
             return Err("cancelled")
         answer = self._elicit(self._stage.name, question)

@@ -303,6 +303,20 @@ def test_a_hook_asks_the_connection_that_installs() -> None:
     }
 
 
+def test_abi_31_a_hook_waits_two_minutes_and_no_longer() -> None:
+    desk = Desk()
+
+    def pass_two_minutes() -> float:
+        desk.now += 120.0
+        return desk.now
+
+    desk.questions = Questions(desk, clock=pass_two_minutes)
+    elicit = OwnerElicitor(desk.questions, CALL, clock=lambda: 0.0)
+    assert elicit("deploy", CITY) == ElicitAnswer(Reached.TIMEOUT)
+    assert desk.questions.list_open(None) == ()
+    assert len(desk.published) == 1
+
+
 @pytest.mark.parametrize(
     ("kind", "field_type"),
     [("text", "Text"), ("secret", "Secret"), ("array", "Array"), ("select", {"Enum": ["a", "b"]})],
