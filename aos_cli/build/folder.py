@@ -11,8 +11,8 @@ from pathlib import Path
 from aos_cli.build.contents import collect_extras, stage_interfaces, write_package
 from aos_cli.build.kinds import Kind
 from aos_cli.build.mcp_json import convert_file
-from aos_cli.build.package import WIT_FOLDER, Wit, pack
-from aos_cli.build.plan import Source, manifest_warnings, named_files, read_manifest
+from aos_cli.build.package import OPAQUE_FOLDERS, WIT_FOLDER, Wit, pack
+from aos_cli.build.plan import Source, manifest_warnings, named_files, read_manifest, unpacked_arguments
 from aos_cli.build.record import BuildRecord
 from aos_cli.build.request import Request, Talk
 from aos_cli.console import Console
@@ -37,6 +37,7 @@ def build_folder(request: Request, kind: Kind, *, console: Console) -> BuildReco
         wit = Wit()
     manifest = source.manifest
     extras = collect_extras(request.folder, (*named_files(manifest, request.folder), *named))
+    talk.warn(*unpacked_arguments(manifest, request.folder, (*OPAQUE_FOLDERS, WIT_FOLDER, *named)))
     _look(manifest, talk)
     packed = pack(source.data, None, extras, wit, compression=request.compression, seed=request.seed)
     path = write_package(request, manifest.name, packed, talk)

@@ -8,7 +8,7 @@ MAN-10).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,6 +132,29 @@ def named_files(manifest: Manifest, folder: Path) -> tuple[str, ...]:
             named.append(command)
         named += [without_dots(argument) for argument in server.args if _is_own_file(folder, argument)]
     return tuple(dict.fromkeys(name.removeprefix("./") for name in named))
+
+
+def unpacked_arguments(manifest: Manifest, folder: Path, packed: Collection[str]) -> tuple[Issue, ...]:
+    """The arguments of servers that name something of the project which is in no folder of `packed` and is
+    not packed for their sake: a hidden file, or a folder.
+    """
+    return tuple(
+        Issue(
+            message=f"server `{server.id}`: its argument {argument} is not packed: it is {what}",
+            hint="put what the server needs into assets/, and name it there",
+        )
+        for server in manifest.mcp_servers
+        for argument in server.args
+        if (what := _why_not_packed(folder, without_dots(argument), packed)) is not None
+    )
+
+
+def _why_not_packed(folder: Path, path: str, packed: Collection[str]) -> str | None:
+    if path_problem(path) is not None or path == MANIFEST_FILE or path.partition("/")[0] in packed:
+        return None
+    if (folder / path).is_dir():
+        return "a folder"
+    return "hidden" if (folder / path).is_file() and not _is_own_file(folder, path) else None
 
 
 def _is_own_file(folder: Path, argument: str) -> bool:

@@ -22,7 +22,7 @@ host_process = ["python3", "node"]
 [[mcp_server]]
 id = "notes"
 command = "python3"
-args = ["-m", "notes", ".env", "missing.py", "Capsule.toml", "../secret", "lib"]
+args = ["-m", "notes", ".env", "missing.py", "Capsule.toml", "../secret", "lib", "assets", "."]
 [[mcp_server]]
 id = "other"
 command = "node"
@@ -95,7 +95,13 @@ def test_a_manifest_without_a_component_is_packed_as_it_is(run_aos: RunAos, proj
     write(project, _env="KEY=secret", assets__page_html="<p>", src__main_py="", secret="no")
     ended = run_aos("capsule", "build", "--json")
     record = ended.json
-    assert (ended.status, ended.err) == (0, "")
+    assert (ended.status, [one["message"] for one in record["warnings"]]) == (
+        0,
+        [
+            "server `notes`: its argument .env is not packed: it is hidden",
+            "server `notes`: its argument lib is not packed: it is a folder",
+        ],
+    )
     assert {key: record[key] for key in ("name", "version", "mcp_servers", "tools", "toolchain", "sdk")} == {
         "name": "notes",
         "version": "1.2.0",
