@@ -98,9 +98,10 @@ def test_a_folder_with_an_mcp_json_becomes_tools_that_answer(patient: Aos, tmp_p
     aos.run("restart")
     assert call(aos, "add", left=1, right=1)["content"] == "2"
 
-
-def test_a_folder_is_built_by_its_install(patient: Aos, tmp_path: Path) -> None:
-    aos, folder = patient, make_folder(tmp_path / "ledger")
-    aos.run("capsule", "install", str(folder), "--yes", "--var", "LEDGER_OWNER=Ada")
-    assert call(aos, "owner")["content"] == "Ada"
+    changed = json.loads((folder / "mcp.json").read_text()) | {"version": "1.1.0"}
+    (folder / "mcp.json").write_text(json.dumps(changed))
+    (folder / "ledger.py").write_text(SERVER.replace("left + right", "left - right"))
+    aos.run("capsule", "install", str(folder), "--yes")
+    assert call(aos, "add", left=1, right=1)["content"] == "0", "a folder is built by its install"
+    assert call(aos, "owner")["content"] == "Ada", "values stay"
     assert sorted(path.name for path in folder.iterdir()) == ["ledger.py", "mcp.json"]
