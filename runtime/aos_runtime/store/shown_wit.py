@@ -8,12 +8,14 @@ What stands there and came from no install is left alone.  Source: build-install
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from aos_runtime.capsule.provenance import bytes_digest
 from aos_runtime.errors import AosError
 from aos_runtime.home import Home
 from aos_runtime.names import PrincipalName
+from aos_runtime.store.bundled import read_catalogue
 from aos_runtime.store.content import MAX_WIT_BYTES, read_wit
 from aos_runtime.store.files import (
     FileLock,
@@ -23,7 +25,8 @@ from aos_runtime.store.files import (
     remove_file,
     write_atomic,
 )
-from aos_runtime.store.installed import Installed, list_installed
+from aos_runtime.store.installed import list_names, read_pointer
+from aos_runtime.store.metadata import MAX_META_BYTES, META_FILE, parse_meta
 
 MAX_FILES = 1024
 LOCK_WAIT_S = 5.0
@@ -33,6 +36,14 @@ MAX_NAME_LENGTH = 200
 _NAME = re.compile(r"[A-Za-z0-9_@-][A-Za-z0-9_.@-]*\.wit")
 
 
+class Brought(NamedTuple):
+    """The WIT files of one installed capsule: path below `wit/`, and digest."""
+
+    capsule: str
+    is_bundled: bool
+    files: Mapping[str, str]
+
+
 def show_wit(home: Home, principal: PrincipalName) -> None:
     """Bring `home://wit` of `principal` up to date.  Conflict `busy`; Unavailable on a full disk."""
     folder = home.shown_wit(principal)
@@ -40,9 +51,9 @@ def show_wit(home: Home, principal: PrincipalName) -> None:
     make_private_folder(lock.path.parent)
     lock.acquire(LOCK_WAIT_S)
     with lock:
-        entries = [one for one in list_installed(home, principal) if isinstance(one, Installed)]
-        stored = {digest for one in entries for digest in one.meta.wit_files.values()}
-        wanted = dict(choose_names(entries, {digest for digest in stored if _is_written(home, digest)}))
+        brought = tuple(_list_brought(home, principal))
+        stored = {digest for one in brought for digest in one.files.values()}
+        wanted = dict(choose_names(brought, {digest for digest in stored if _is_written(home, digest)}))
         present = {path.name: _digest_at(home, principal, path.name) for path in list_folder(folder)}
         for name, digest in wanted.items():
             data = read_wit(home, digest) if present.get(name) != digest else None
@@ -54,7 +65,7 @@ def show_wit(home: Home, principal: PrincipalName) -> None:
                 remove_file(folder / name)
 
 
-def choose_names(entries: Iterable[Installed], written: Container[str]) -> Iterator[tuple[str, str]]:
+def choose_names(brought: Iterable[Brought], written: Container[str]) -> Iterator[tuple[str, str]]:
     """The name and the digest of each file to show, each content once, and only what is in `written`.
 
     A file keeps its own name; where two contents have the same, it is the one of a bundled capsule, else of
@@ -62,11 +73,11 @@ def choose_names(entries: Iterable[Installed], written: Container[str]) -> Itera
     """
     taken: set[str] = set()
     shown: set[str] = set()
-    for entry in sorted(entries, key=lambda one: (not one.bundled, one.name)):
-        for path, digest in sorted(entry.meta.wit_files.items()):
+    for one in sorted(brought, key=lambda one: (not one.is_bundled, one.capsule)):
+        for path, digest in sorted(one.files.items()):
             if digest in shown or digest not in written or len(shown) >= MAX_FILES:
                 continue
-            name = next((one for one in _names(entry.name, path) if one.lower() not in taken), None)
+            name = next((name for name in _names(one.capsule, path) if name.lower() not in taken), None)
             if name is not None:
                 taken.add(name.lower())
                 shown.add(digest)
@@ -81,6 +92,19 @@ def _names(capsule: str, path: str) -> tuple[str, ...]:
     other = f"{own.removesuffix('.wit')}@{capsule}"
     names = (own, f"{other}.wit", f"{other}.{folder.replace('/', '.')}.wit")
     return tuple(one for one in names if len(one) <= MAX_NAME_LENGTH)
+
+
+def _list_brought(home: Home, principal: PrincipalName) -> Iterator[Brought]:
+    """From what the installs noted alone: no manifest is read, since a start does this for every capsule."""
+    bundled = {row.content_digest for row in read_catalogue()}
+    for name in list_names(home, principal):
+        try:
+            pointer = read_pointer(home, principal, name)
+            data = None if pointer is None else read_optional(pointer.folder / META_FILE, MAX_META_BYTES)
+            if pointer is not None and data is not None:
+                yield Brought(name, pointer.content in bundled, parse_meta(data).wit_files)
+        except AosError:
+            continue  # what is damaged brings nothing; whoever loads it says so
 
 
 def _is_written(home: Home, digest: str) -> bool:

@@ -13,7 +13,7 @@ from aos_runtime.store import shown_wit
 from aos_runtime.store.commit import remove_installed
 from aos_runtime.store.principal_life import copy_capsules
 from aos_runtime.store.principals import ensure_default
-from aos_runtime.store.shown_wit import show_wit
+from aos_runtime.store.shown_wit import Brought, choose_names, show_wit
 from tests.runtime.store.conftest import Install
 
 ME = DEFAULT_PRINCIPAL
@@ -48,6 +48,17 @@ def test_one_content_is_shown_once_and_two_of_one_name_both(home: Home, install:
         "demo@c.wit": b"package c:c;\n",
         "demo@c.x.wit": b"package c:x;\n",
     }
+
+
+def test_a_bundled_capsule_keeps_the_name() -> None:
+    brought = [
+        Brought("a", False, {"deps/contracts.wit": "old"}),
+        Brought("b", False, {"contracts.wit": "old"}),
+        Brought("z", True, {"contracts.wit": "new"}),
+    ]
+    chosen = dict(choose_names(brought, {"old", "new"}))
+    assert chosen == {"contracts.wit": "new", "contracts@a.wit": "old"}
+    assert min(chosen) == "contracts.wit", "and is read first"
 
 
 def test_stubs_and_odd_names_are_not_shown(home: Home, install: Install) -> None:
