@@ -298,10 +298,10 @@ class Gateway:
                 frame = encode_event(
                     envelope.topic, envelope.body, envelope.source_id, envelope.principal, owner
                 )
-            session.connection.send(frame)
             if envelope.topic in CHAT_TOPICS:
-                self._follow_turn(session, envelope)
-            elif envelope.topic == session.lane_topic and envelope.body != wire.working():
+                self._follow_turn(session, envelope)  # before the client hears of the end and speaks again
+            session.connection.send(frame)
+            if envelope.topic == session.lane_topic and envelope.body != wire.working():
                 session.connection.close_after_flush(Closed.REFUSED)
 
     def _follow_turn(self, session: Session, envelope: Envelope) -> None:

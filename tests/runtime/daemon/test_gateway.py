@@ -249,6 +249,33 @@ def test_one_turn_at_a_time_until_its_final_answer(switch: Switch) -> None:
     assert len(calls) == 2
 
 
+def test_a_client_may_speak_as_soon_as_it_is_sent_the_final_answer(switch: Switch) -> None:
+    calls: list[Call] = []
+    switch.bench.capsule("agent", calls.append, subscribe={"user.v1.prompt": "go"}, publish=["agent.v1.*"])
+    session = switch.connect()
+
+    def prompt(text: str) -> None:
+        switch.say(session, "user.v1.prompt", type="user_input", text=text, session_id="s1")
+
+    prompt("hi")
+    connection = cast(FakeConnection, session.connection)
+    send = connection.send
+
+    def send_to_a_quick_client(body: bytes) -> None:
+        connection.send = send  # type: ignore[method-assign]  # the answers of the next turn are not answered
+        send(body)
+        prompt("next")
+
+    connection.send = send_to_a_quick_client  # type: ignore[method-assign]  # it answers while it is sent to
+    answer = {"type": "agent_response", "text": "hello", "is_final": True, "session_id": "s1"}
+    switch.bench.publish(
+        "agent.v1.response", json.dumps(answer).encode(), "agent_response", owner=session.owner
+    )
+    switch.bench.run()
+    assert [json.loads(call.payload)["text"] for call in calls] == ["hi", "next"]
+    assert session.facts is not None and session.facts.turn_session == "s1"
+
+
 def test_a_cancelled_turn_ends_with_a_final_answer(switch: Switch) -> None:
     session = switch.connect()
     switch.say(session, "user.v1.prompt", type="user_input", text="hi", session_id="s1")
