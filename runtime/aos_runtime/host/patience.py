@@ -72,6 +72,8 @@ class Patience:
             self._ends = min(self._ends, monotonic() + STOP_GRACE_S)
             self._has_grace = True
         if self._clock.interruptions != self._interruptions or monotonic() >= self._ends:
+            if self._has_grace:
+                return GuestTrap(TrapReason.CANCELLED, "it went on after it was told to stop")
             return GuestTrap(TrapReason.DEADLINE, "it ran longer than one call may")
         return None
 

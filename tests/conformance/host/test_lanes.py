@@ -431,7 +431,7 @@ def test_a_run_loop_that_is_asked_to_stop_is_stopped(stand: Stand) -> None:
     instance = Instance(code, stand.recorder.context(is_loop=True))
     with pytest.raises(GuestTrap) as caught:
         instance.run_loop(window_s=0.1, is_stopping=lambda: True)
-    assert caught.value.reason in (TrapReason.DEADLINE, TrapReason.FUEL)
+    assert caught.value.reason in (TrapReason.CANCELLED, TrapReason.FUEL)
 
 
 def test_cmp_14_threads_do_not_mix_their_guests(stand: Stand) -> None:

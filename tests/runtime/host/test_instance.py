@@ -529,7 +529,7 @@ def test_a_run_loop_that_is_stopping_gets_no_more_time(engine: HostEngine, recor
     instance = Instance(looping(engine, body), recorder.context(sleep=lambda _s: False, is_loop=True))
     with pytest.raises(GuestTrap) as caught:
         instance.run_loop(window_s=0.1, is_stopping=lambda: True)
-    assert caught.value.reason in (TrapReason.DEADLINE, TrapReason.FUEL)
+    assert caught.value.reason in (TrapReason.CANCELLED, TrapReason.FUEL)
 
 
 def test_a_spinning_run_loop_that_is_asked_to_stop_is_stopped_soon(
@@ -541,6 +541,6 @@ def test_a_spinning_run_loop_that_is_asked_to_stop_is_stopped_soon(
         instance = Instance(looping(large, "(loop $l (br $l))"), recorder.context(is_loop=True))
         with pytest.raises(GuestTrap) as caught:
             instance.run_loop(window_s=3600.0, is_stopping=lambda: True)
-        assert caught.value.reason is TrapReason.DEADLINE
+        assert caught.value.reason is TrapReason.CANCELLED
     finally:
         large.close()
