@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -36,6 +37,7 @@ WORKERS = 6
 TOOL_S = 60.0
 PROJECTS = ("sampler", "culprit", "looper", "reacher")
 SERVER = ROOT / "tests" / "support" / "mcp_server.py"
+APPROVALS = '[[rule]]\ncapsule = "shell"\naction = "*"\nresource = "*"\ndecision = "allow"\n'
 PAGE = "A page of this machine. " * 400
 
 
@@ -118,6 +120,31 @@ def ask_program(worker: Worker) -> None:
         raise Wrong(f"echo: {content!r} instead of {text!r}")
 
 
+def run_command(worker: Worker) -> None:
+    text = uuid.uuid4().hex
+    command = f"printf {text} > {text}; cat {text}; rm {text}"
+    worker.expect(text, "run_shell_command", command=command)
+
+
+def run_beside(worker: Worker) -> None:
+    """A command that goes on until it is ended."""
+    told = worker.call("spawn_background_process", command="echo begun; sleep 600")
+    process = int(re.findall(r"id: (\d+)", told)[0])
+    until = time.monotonic() + TOOL_S
+    while "begun" not in (said := json.loads(worker.call("read_process_logs", id=process)))["stdout"]:
+        if not said["running"] or time.monotonic() > until:
+            raise Wrong(f"read_process_logs: {said}")
+    ended = json.loads(worker.call("kill_process", id=process))
+    if ended["ended"] != "signal 9":
+        raise Wrong(f"kill_process: {ended}")
+
+
+def inspect(worker: Worker) -> None:
+    names = [row["name"] for row in json.loads(worker.call("list_capsules"))]
+    if "shell" not in names or "looper" not in names:
+        raise Wrong(f"list_capsules: {names}")
+
+
 def ask_loop(worker: Worker) -> None:
     content = worker.call("loop_state")
     if not content.startswith("echoed "):
@@ -138,7 +165,8 @@ def trap(worker: Worker) -> None:
 def ask_for_the_endless(worker: Worker) -> str:
     """Send a call that would go on for ever, without waiting; its correlation id."""
     corr = uuid.uuid4().hex
-    tool, arguments = worker.random.choice([("spin", {}), ("doze", {"ms": 60_000})])
+    endless = (("spin", {}), ("doze", {"ms": 60_000}), ("run_shell_command", {"command": "sleep 600"}))
+    tool, arguments = worker.random.choice(endless)
     params = {"name": tool, "arguments": arguments, "timeout_s": TOOL_S}
     payload = {"type": "raw_json", "params": params}
     topic = f"astrid.v1.request.tools.call.{corr}"
@@ -168,6 +196,9 @@ DEEDS: dict[str, tuple[Callable[[Worker], None], int]] = {
     "http": (fetch, 3),
     "python": (tally, 3),
     "mcp": (ask_program, 3),
+    "command": (run_command, 2),
+    "background": (run_beside, 1),
+    "system": (inspect, 1),
     "run loop": (ask_loop, 3),
     "bytes": (move_bytes, 3),
     "trap": (trap, 1),
@@ -204,6 +235,7 @@ def prepare(aos: Aos, web: Web) -> dict[str, Path]:
     rows = "".join(f'{name} = ["{address}"]\n' for name in ("http", "reacher"))
     egress = f"[security.capsule_local_egress]\n{rows}"
     aos.home.config_file.write_text(f"[timeouts]\nmcp_start_secs = 60\n{egress}", encoding="utf-8")
+    aos.home.approvals_file.write_text(APPROVALS, encoding="utf-8")
     aos.run("stop")
     return archives
 
