@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from blake3 import blake3
 
@@ -172,15 +172,19 @@ class Loader:
         env = GuestEnv(self._home, installed.principal, installed.name, manifest, self._before_block)
         if wasm is None or digest is None:
             if not manifest.mcp_servers:
-                raise Unavailable(
-                    "capsule-without-component",
-                    "it has no component and no MCP server, and nothing else serves calls",
-                    hint="capsules of context files only come later",
-                )
+                return self._open_nothing(installed, env)
             return _needs_config(installed, env) if env.missing else self._open_servers(installed, env)
         check_component_hash(manifest, wasm)
         code = self._codes.load(digest, lambda: wasm)
         return _needs_config(installed, env) if env.missing else self._open(installed, code, digest, env)
+
+    def _open_nothing(self, installed: Installed, env: GuestEnv) -> Loaded:
+        """A capsule that only brings files: nothing of it runs, so its rows bind nothing."""
+        silent = replace(installed, manifest=replace(installed.manifest, subscribe=()))
+        source = source_id(installed.name, installed.receipt.content_digest)
+        context, _ = self._ports(silent, source, env, None)
+        generation = Generation(context, _never)
+        return Loaded(installed=silent, source_id=source, generation=generation, tools=(), warnings=())
 
     def _open_servers(self, installed: Installed, env: GuestEnv) -> Loaded:
         """A capsule that is nothing but MCP servers."""
@@ -378,6 +382,10 @@ def check_component_hash(manifest: Manifest, wasm: bytes) -> None:
             f"its manifest promises {algorithm} {expected[:16]}… for the component, which has {actual[:16]}…",
             hint="build the capsule again with `aos capsule build`, which corrects the hash",
         )
+
+
+def _never() -> NoReturn:
+    raise RuntimeError("a capsule of which nothing runs was called")
 
 
 def _needs_config(installed: Installed, env: GuestEnv) -> Unready:

@@ -27,6 +27,7 @@ from aos_runtime.store.kv import KvStore
 from aos_runtime.store.receipts import ApprovalSource
 from aos_runtime.store.stage import stage_source
 from tests.support.audit_trails import FakeTrail
+from tests.support.capsules import make_archive
 from tests.support.guests import CONTINUE, component_of, guest_text, world_of
 from tests.support.kernels import Bench, env_row, fixed_now, make_installed
 from tests.support.tool_guests import archive_of, install, tool_guest, without_bundled
@@ -133,6 +134,15 @@ def test_bus_04_a_tool_without_its_row_is_a_warning(room: Room) -> None:
         "tool 'x' is described but no [subscribe] row handles tool.v1.execute.x"
     )
     loaded.generation.close()
+
+
+def test_a_capsule_of_files_only_is_there_and_binds_nothing(room: Room) -> None:
+    manifest = f'[package]\nname = "words"\nversion = "1.0.0"\n[subscribe]\n{ROW}'.encode()
+    archive = make_archive(wasm=None, files={"Capsule.toml": manifest})
+    install(room.home, room.folder, "words", archive, source=ApprovalSource.EXPLICIT)
+    loaded = room.load("words")
+    assert isinstance(loaded, Loaded)
+    assert (loaded.tools, loaded.warnings, loaded.installed.manifest.handlers) == ((), (), ())
 
 
 def test_what_is_not_installed_is_not_found(room: Room) -> None:
