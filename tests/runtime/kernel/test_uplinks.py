@@ -14,6 +14,7 @@ from aos_runtime.kernel.actor import MAX_WAITING
 from aos_runtime.kernel.budget import Budget
 from aos_runtime.kernel.guest import GuestPort
 from aos_runtime.kernel.kernel import system_cause
+from aos_runtime.kernel.ports import Submission
 from aos_runtime.kernel.uplinks import GuestUplinks
 from aos_runtime.policy.quotas import Quotas
 from tests.support.guests import Recorder
@@ -106,3 +107,14 @@ def test_inside_a_call_it_is_the_callers() -> None:
     context.current = msgspec.structs.replace(cause(), seq=7)
     port.hand_in("user.v1.prompt", b"{}", "user_input")
     assert (bench.heard[-1].request_owner, bench.heard[-1].workspace) == ("owner-1", "/work")
+
+
+def test_while_it_is_probed_it_brings_in_nothing() -> None:
+    bench = Bench()
+    bench.capsule("session", subscribe={"user.v1.prompt": "go"})
+    bench.lifecycle.load_all(ALICE)
+    port = GuestPort(bench.kernel, (), "source", system_cause(ALICE))
+    heard = len(bench.heard)
+    port.overheard = []
+    assert port.hand_in("user.v1.prompt", b"{}", "user_input") is Submission.UNAVAILABLE
+    assert (len(bench.heard), port.overheard) == (heard, [])
