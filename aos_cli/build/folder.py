@@ -99,5 +99,7 @@ def _look(manifest: Manifest, talk: Talk) -> None:
         talk.doubt(Issue(message=message, file=MANIFEST_FILE, hint="remove `handler`, or add the component"))
     if not any(row.type == "stdio" for row in manifest.mcp_servers):
         message = "the capsule starts nothing: it has no component and no stdio server"
-        hint = "a daemon shows it as failed; other tools may read its files"
+        hint = (
+            "its files are there for others to read; to run something, add a component or an [[mcp_server]]"
+        )
         talk.warn(Issue(message=message, file=MANIFEST_FILE, hint=hint))
