@@ -15,7 +15,7 @@ from pathlib import Path
 from types import CodeType
 from typing import TypeVar
 
-SHOWN_CHARS = 90
+SHOWN_CHARS = 80
 
 Node = TypeVar("Node")
 
@@ -123,7 +123,6 @@ class _Walker:
         self.enter(node)
 
     def _note(self, slot: Slot, old: ast.AST, new: ast.AST) -> None:
-        after = "removed" if isinstance(new, ast.Pass) else _shown(new)
         self.found.append(
             Mutation(
                 module=self.module,
@@ -134,9 +133,22 @@ class _Walker:
                 new=ast.copy_location(new, old),
                 line=self._line,
                 where=".".join(self._scope),
-                what=f"{_shown(old)} -> {after}",
+                what=_difference(old, new),
             )
         )
+
+
+def _difference(old: ast.AST, new: ast.AST) -> str:
+    match new:
+        case ast.Pass():
+            return f"{_shown(old)} -> removed"
+        case ast.Dict(keys=items) | ast.Set(elts=items) | ast.List(elts=items) | ast.Tuple(elts=items):
+            before = old.keys if isinstance(old, ast.Dict) else old.elts  # type: ignore[attr-defined]
+            kept = next((at for at, one in enumerate(items) if one is not before[at]), len(items))
+            gone = before[kept]
+            return f"without {_shown(gone) if gone else '**'}: {_shown(old)}"
+        case _:
+            return f"{_shown(old)} -> {_shown(new)}"
 
 
 def _shown(node: ast.AST) -> str:

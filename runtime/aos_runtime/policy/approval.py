@@ -90,7 +90,7 @@ def read_deed(capsule: str, action: str, resource: str, workspace: str | None) -
 
 def spell_out(text: str) -> str:
     """`text` with control, invisible and unassigned characters written as `\\u{..}`."""
-    if text.isascii() and text.isprintable():
+    if text.isprintable():
         return text
     return "".join(
         f"\\u{{{ord(character):x}}}" if unicodedata.category(character) in _HIDDEN else character

@@ -69,8 +69,10 @@ def parse_host(text: str) -> Host | None:
 def parse_endpoint(entry: str) -> Endpoint | None:
     """Read an entry `host:port` or `host:*`."""
     found = _ENTRY.match(entry)
-    host = parse_host(found["host"]) if found else None
-    if found is None or host is None:
+    if found is None:
+        return None
+    host = parse_host(found["host"])
+    if host is None:
         return None
     port = None if found["port"] == "*" else int(found["port"])
     return None if port is not None and port > MAX_PORT else Endpoint(host=host, port=port)
@@ -124,7 +126,7 @@ def _parse_ipv4(labels: list[str]) -> Host | None:
 def _read_number(text: str) -> int:
     if text[:2] in ("0x", "0X"):
         return int(text[2:] or "0", 16)
-    return int(text, 8) if len(text) > 1 and text.startswith("0") else int(text)
+    return int(text, 8 if text.startswith("0") else 10)
 
 
 def parse_address(text: str) -> Address | None:

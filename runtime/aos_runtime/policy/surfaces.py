@@ -22,7 +22,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from aos_runtime.capsule.topics import (
-    COMMAND_RUN,
     TOOL_DESCRIBE,
     TOOL_EXECUTE,
     TOOL_REQUEST,
@@ -65,9 +64,7 @@ class Surfaces:
     __slots__ = ("_bound", "_stars", "shadowed", "yielded")
 
     def __init__(self, candidates: tuple[Candidate, ...]) -> None:
-        self._stars = tuple(
-            (row, one) for one in candidates for row in one.patterns if "*" in row and _reaches_surface(row)
-        )
+        self._stars = tuple((row, one) for one in candidates for row in one.patterns if "*" in row)
         named: dict[str, list[Candidate]] = {}
         for one in candidates:
             for row in set(one.patterns):
@@ -143,12 +140,6 @@ def _replaced(candidates: Iterable[Candidate]) -> Iterator[tuple[tuple[CapsuleNa
         for heir in itertools.islice(heirs, 1 if one.is_bundled else 0):
             for topic in own:
                 yield (one.name, topic), heir
-
-
-def _reaches_surface(row: str) -> bool:
-    """Whether a row with `*` can match a user-invocable topic at all."""
-    last = row.rpartition(".")[2].replace("*", "x")
-    return any(matches_dispatch(row, f"{head}.{last}") for head in (TOOL_EXECUTE, COMMAND_RUN))
 
 
 def _standing(candidate: Candidate, topic: str) -> tuple[bool, bool, bool, str, str]:

@@ -53,6 +53,7 @@ def test_what_a_hook_returns(action: str, data: bytes | None, outcome: Outcome) 
     [
         ("fuel", "interceptor exhausted its fuel budget"),
         ("deadline", "interceptor exceeded its execution deadline"),
+        ("cancelled", "the call was cancelled"),
         ("memory", "interceptor execution failed: unreachable"),
         ("trap", "interceptor execution failed: unreachable"),
     ],

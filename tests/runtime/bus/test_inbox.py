@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,6 +48,23 @@ def test_a_message_over_the_budget_is_rejected_and_evicts_nobody() -> None:
     assert (inbox.rejected, inbox.evicted, inbox.take()) == (1, 0, "kept")
 
 
+def test_a_message_as_large_as_the_budget_is_taken_and_displaces_everything() -> None:
+    inbox: Inbox[str] = Inbox(budget_bytes=100)
+    inbox.offer("alice", 1, "small")
+    assert inbox.offer("alice", 100, "whole") is Admission.TAKEN
+    assert (inbox.rejected, inbox.evicted, inbox.drain()) == (0, 1, ["whole"])
+
+
+def test_who_holds_most_now_loses_not_who_held_most() -> None:
+    inbox: Inbox[str] = Inbox(budget_bytes=100)
+    for size in (50, 5, 5):
+        inbox.offer("alice", size, f"alice {size}")
+    assert inbox.take() == "alice 50"
+    inbox.offer("bob", 40, "bob")
+    inbox.offer("carol", 60, "carol")
+    assert sorted(inbox.drain()) == ["alice 5", "alice 5", "carol"]
+
+
 def test_an_overflow_evicts_the_oldest_and_counts_it() -> None:
     inbox: Inbox[int] = Inbox(budget_bytes=100)
     for number in range(12):
@@ -81,6 +99,27 @@ def test_the_message_cap_of_a_principal() -> None:
     for number in range(MAX_PRINCIPAL_MESSAGES + 5):
         inbox.offer("alice", 1, number)
     assert (len(inbox), inbox.evicted, inbox.take()) == (MAX_PRINCIPAL_MESSAGES, 5, 5)
+
+
+@pytest.mark.parametrize(
+    ("alice", "bob", "order"),
+    [
+        ([1000] * 4, [4000] * 2, "abaaab"),  # bob's second is over his quantum of 6000, so alice goes on
+        ([4000] * 2, [1000] * 4, "ababbb"),  # who came when nobody waited has the whole budget for its round
+        ([1000] * 2, [6000], "aba"),  # exactly a quantum fits
+        ([1000] * 3, [4000, 4000], "abaab"),  # and the next round comes only when nobody may go on
+    ],
+)
+def test_bus_rounds_of_a_budget_of_12_000_bytes(alice: list[int], bob: list[int], order: str) -> None:
+    inbox: Inbox[str] = Inbox(budget_bytes=12_000)
+    for principal, sizes in (("alice", alice), ("bob", bob)):
+        for size in sizes:
+            inbox.offer(principal, size, principal[0])
+    assert "".join(inbox.drain()) == "a" * len(alice) + "b" * len(bob)
+    for principal, sizes in (("alice", alice), ("bob", bob)):
+        for size in sizes:
+            inbox.offer(principal, size, principal[0])
+    assert "".join(iter(inbox.take, None)) == order
 
 
 def test_large_messages_get_no_more_bytes_than_small_ones() -> None:

@@ -61,6 +61,19 @@ def test_only_the_bound_provider_is_called_on_a_tool_topic() -> None:
     assert RouteTable([one, two], {}).targets("tool.v1.execute.delete", ALICE) == ()
 
 
+def test_the_provider_is_told_also_where_it_has_no_row_here() -> None:
+    table = RouteTable([], {ALICE: {"tool.v1.execute.delete": CapsuleName("one")}.get})
+    assert table.provider("tool.v1.execute.delete", ALICE) == "one"
+    assert table.provider("tool.v1.execute.other", ALICE) is None
+    assert table.provider("tool.v1.execute.delete", BOB) is None
+    assert table.provider("tool.v1.execute.delete", None) is None
+
+
+def test_a_row_without_a_priority_has_100() -> None:
+    row = Handler(CapsuleName("one"), ALICE, "run", "x.y")
+    assert row == handler("one", "x.y", priority=100)
+
+
 def test_a_provider_with_two_rows_is_called_once_through_the_most_specific() -> None:
     star, exact = handler("one", "tool.v1.execute.*", "any", priority=1), handler("one", "tool.v1.execute.a")
     table = RouteTable([star, exact], {ALICE: lambda topic: CapsuleName("one")})
@@ -80,9 +93,12 @@ def test_answers_are_remembered_in_a_bounded_table() -> None:
     table = RouteTable([handler("a", "x.*")], {})
     first = table.targets("x.y", ALICE)
     assert table.targets("x.y", ALICE) is first
-    for number in range(MAX_CACHED_TOPICS + 10):
+    assert MAX_CACHED_TOPICS == 4096
+    for number in range(4095):
         table.targets(f"x.{number}", ALICE)
-        assert len(table._cache) <= MAX_CACHED_TOPICS
+    assert len(table._cache) == 4096
+    table.targets("x.one-more", ALICE)
+    assert len(table._cache) == 1
     assert table.targets("x.y", ALICE) == first
 
 

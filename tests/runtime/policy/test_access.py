@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aos_runtime.kernel.answers import AgentProfile
-from aos_runtime.policy.access import NOBODY, UNRESTRICTED, Standing, standing_of
+from aos_runtime.policy.access import DESCRIBE_SURFACES, NOBODY, UNRESTRICTED, Standing, standing_of
 
 
 def profile(*groups: str, grants: tuple[str, ...] = (), enabled: bool = True) -> AgentProfile:
@@ -37,6 +37,17 @@ def test_without_the_right_to_list_only_what_may_be_called_is_seen() -> None:
     standing = standing_of(profile("restricted"), ("granted",))
     assert standing.may_see("granted", is_bundled=False)
     assert not standing.may_see("other", is_bundled=False)
+
+
+@pytest.mark.parametrize("grant", ["capsule:list", "self:capsule:list"])
+def test_who_may_list_sees_what_capsules_offer(grant: str) -> None:
+    standing = standing_of(profile(grants=(grant,)))
+    assert standing.lists
+    assert not standing.may_call("other", is_bundled=False)
+
+
+def test_capsules_are_asked_what_they_offer_on_two_topics() -> None:
+    assert {"tool.v1.request.describe", "llm.v1.request.describe"} == DESCRIBE_SURFACES
 
 
 @pytest.mark.parametrize("grant", ["system:resources:unbounded", "net_bind", "uplink"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 import pytest
 from hypothesis import given
@@ -107,6 +107,49 @@ def test_sec_01_and_02_an_address_in_an_address_is_refused(text: str) -> None:
 )
 def test_sec_02_addresses_of_the_internet_are_open(text: str) -> None:
     assert blocked_reason(ip_address(text)) is None
+
+
+EDGES = {
+    "0.0.0.0/8": (None, "1.0.0.0"),
+    "10.0.0.0/8": ("9.255.255.255", "11.0.0.0"),
+    "100.64.0.0/10": ("100.63.255.255", "100.128.0.0"),
+    "127.0.0.0/8": ("126.255.255.255", "128.0.0.0"),
+    "168.63.129.16/32": ("168.63.129.15", "168.63.129.17"),
+    "169.254.0.0/16": ("169.253.255.255", "169.255.0.0"),
+    "172.16.0.0/12": ("172.15.255.255", "172.32.0.0"),
+    "192.0.0.0/24": ("191.255.255.255", "192.0.1.0"),
+    "192.0.2.0/24": ("192.0.1.255", "192.0.3.0"),
+    "192.88.99.0/24": ("192.88.98.255", "192.88.100.0"),
+    "192.168.0.0/16": ("192.167.255.255", "192.169.0.0"),
+    "198.18.0.0/15": ("198.17.255.255", "198.20.0.0"),
+    "198.51.100.0/24": ("198.51.99.255", "198.51.101.0"),
+    "203.0.113.0/24": ("203.0.112.255", "203.0.114.0"),
+    "224.0.0.0/3": ("223.255.255.255", None),
+    "64:ff9b:1::/48": ("64:ff9b:0:ffff::", "64:ff9b:2::"),
+    "100::/63": ("ff:ffff::", "100:0:0:2::"),
+    "2001:2::/48": ("2001:1:ffff::", "2001:2:1::"),
+    "2001:10::/28": ("2001:f:ffff::", None),
+    "2001:20::/28": (None, "2001:30::"),
+    "2001:db8::/32": ("2001:db7:ffff::", "2001:db9::"),
+    "3fff::/20": ("3ffe:ffff::", "3fff:1000::"),
+    "5f00::/16": ("5eff:ffff::", "5f01::"),
+    "fc00::/7": ("fbff:ffff::", "fe00::"),
+    "fe80::/9": ("fe7f:ffff::", None),
+    "ff00::/8": (None, None),
+}
+"""Neighbouring ranges as one, and what lies before and after it on the internet (IANA's registries)."""
+
+
+@pytest.mark.parametrize(("text", "neighbours"), EDGES.items())
+def test_sec_08_a_range_ends_where_the_registry_says(
+    text: str, neighbours: tuple[str | None, str | None]
+) -> None:
+    network = ip_network(text)
+    assert blocked_reason(network[0]) is not None
+    assert blocked_reason(network[-1]) is not None
+    assert [blocked_reason(ip_address(one)) for one in neighbours if one is not None] == [
+        None for one in neighbours if one is not None
+    ]
 
 
 @given(st.ip_addresses(v=4))

@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aos_runtime.policy.approval import (
+    DECISION_WORDS,
     MAX_ACTION_CHARACTERS,
     MAX_RESOURCE_CHARACTERS,
     Allowance,
+    Decision,
     Deed,
     find_verdict,
     glob,
@@ -53,6 +55,20 @@ def test_a_request_is_trimmed_and_spelled_out() -> None:
 )
 def test_what_is_no_request(action: str, resource: str, valid: bool) -> None:
     assert (read_deed("c", action, resource, None) is not None) == valid
+
+
+def test_the_three_words_that_approve() -> None:
+    """The words of an `approval_response` on the wire, and the WIT case that each becomes."""
+    assert DECISION_WORDS == {
+        "approve": "approved",
+        "approve_session": "approved-session",
+        "approve_always": "approved-always",
+    }
+    assert [*Decision] == ["denied", "approved", "approved-session", "approved-always", "allowance"]
+
+
+def test_an_action_has_256_characters_and_a_resource_4096() -> None:
+    assert (MAX_ACTION_CHARACTERS, MAX_RESOURCE_CHARACTERS) == (256, 4096)
 
 
 @given(st.text())

@@ -9,10 +9,14 @@ from hypothesis import strategies as st
 from aos_runtime.policy.authority import (
     BUILTIN_GROUPS,
     GROUP_DESCRIPTIONS,
+    Explanation,
+    Source,
     capability_problem,
     covers_capability,
     denial,
+    explain,
     is_allowed,
+    ungrantable,
 )
 
 
@@ -78,6 +82,8 @@ def test_the_grammar(pattern: str, capability: str, covered: bool) -> None:
         ("**", "segments between colons are letters, digits, hyphens and underscores, or a single `*`"),
         ("a::b", "segments between colons are letters, digits, hyphens and underscores, or a single `*`"),
         ("ä", "segments between colons are letters, digits, hyphens and underscores, or a single `*`"),
+        ("\ud800", "segments between colons are letters, digits, hyphens and underscores, or a single `*`"),
+        ("ä" * 129, "a capability has at most 256 bytes"),
         ("a\n", "segments between colons are letters, digits, hyphens and underscores, or a single `*`"),
     ],
 )
@@ -169,6 +175,64 @@ def test_the_operators_groups_count() -> None:
     profile = Principal(groups=("ci",))
     assert is_allowed(profile, "capsule:install", groups={**BUILTIN_GROUPS, "ci": ("capsule:*",)})
     assert not is_allowed(profile, "capsule:install")
+
+
+def test_a_principal_is_told_every_source_of_a_right_and_what_takes_it_away() -> None:
+    groups = {**BUILTIN_GROUPS, "ci": ("capsule:*", "quota:set")}
+    profile = Principal(
+        groups=("ci", "gone", "admin"), grants=("capsule:list", "x"), revokes=("*:list", "quota:*")
+    )
+    assert explain("bob", profile, "capsule:list", groups=groups) == Explanation(
+        "permission denied for principal bob: capability capsule:list is revoked via *:list",
+        (Source("capsule:list", "grant"), Source("capsule:*", "group ci"), Source("*", "group admin")),
+        (Source("*:list", "revoke"),),
+    )
+    assert explain("bob", profile, "capsule:show", groups=groups) == Explanation(
+        None, (Source("capsule:*", "group ci"), Source("*", "group admin")), ()
+    )
+    assert explain("bob", None, "x") == Explanation(
+        "permission denied for principal bob: missing capability x", (), ()
+    )
+
+
+@pytest.mark.parametrize(
+    ("profile", "patterns", "first"),
+    [
+        (ADMIN, ("capsule:*", "*"), None),
+        (AGENT, ("self:capsule:*", "capsule:list", "system:*"), "capsule:list"),
+        (
+            Principal(groups=("admin",), revokes=("capsule:install",)),
+            ("capsule:list", "capsule:*"),
+            "capsule:*",
+        ),
+        (
+            Principal(groups=("admin",), revokes=("capsule:*",)),
+            ("system:*", "capsule:install"),
+            "capsule:install",
+        ),
+        (Principal(groups=("admin",), revokes=("capsule:*",)), ("system:*",), None),
+        (Principal(enabled=False, groups=("admin",)), ("x",), "x"),
+        (None, ("x",), "x"),
+        (None, (), None),
+    ],
+)
+def test_nobody_gives_what_they_do_not_hold_whole(
+    profile: Principal | None, patterns: tuple[str, ...], first: str | None
+) -> None:
+    assert ungrantable(profile, patterns) == first
+
+
+def test_a_device_gives_no_more_than_its_scope() -> None:
+    assert ungrantable(ADMIN, ("self:x", "x"), device=Key(allow=("self:*",))) == "x"
+
+
+def test_the_published_groups() -> None:
+    assert BUILTIN_GROUPS == {
+        "admin": ("*",),
+        "agent": ("self:*", "self:quota:get", "self:agent:list", "delegate:self:*"),
+        "restricted": (),
+    }
+    assert all(GROUP_DESCRIPTIONS.values())
 
 
 def test_every_builtin_group_is_sound_and_described() -> None:

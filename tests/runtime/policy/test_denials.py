@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from aos_runtime.policy.denials import publish_denial, subscribe_denial, uplink_denial
-from aos_runtime.policy.publish import IpcRefusal, publish_refusal, subscribe_refusal
+from aos_runtime.policy.publish import (
+    RESERVED_NAMESPACES,
+    IpcRefusal,
+    publish_refusal,
+    subscribe_refusal,
+)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +62,27 @@ def test_a_refused_subscription() -> None:
 
 
 def test_an_uplink_row() -> None:
-    assert uplink_denial("a.b").case is IpcRefusal.CAPABILITY_DENIED
-    assert 'allow="[capabilities] uplink = true"' in uplink_denial("a.b").render()
+    assert uplink_denial("a.b").render() == (
+        'denied operation=publish-as topic="a.b" case=capability-denied '
+        'rule="only an uplink speaks for others" allow="[capabilities] uplink = true"'
+    )
+
+
+def test_repeats_are_told_by_operation_topic_and_rule() -> None:
+    denied = publish_denial("a.b", (), IpcRefusal.CAPABILITY_DENIED, "publish-as")
+    assert denied.kind == ("publish-as", "a.b", "no [publish] row covers it")
+
+
+def test_of_what_a_guest_named_300_characters_are_logged() -> None:
+    line = publish_denial("y" * 301, (), IpcRefusal.INVALID_INPUT).render()
+    assert f'topic="{"y" * 300}" ' in line
+
+
+@pytest.mark.parametrize("namespace", RESERVED_NAMESPACES)
+def test_a_namespace_of_the_kernel_is_told_as_such(namespace: str) -> None:
+    for topic in (namespace, f"{namespace}.x"):
+        denied = publish_denial(topic, ("astrid.*",), IpcRefusal.CAPABILITY_DENIED)
+        assert (denied.rule, denied.allow) == ("the namespace is the kernel's own", None)
 
 
 def test_a_topic_cannot_forge_a_field_or_a_line() -> None:

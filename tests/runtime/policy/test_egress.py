@@ -130,6 +130,53 @@ def test_a_denied_host_names_the_manifest_row_that_would_allow_it() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("denial", "line"),
+    [
+        (
+            airlock().check_connect(host("db.example"), 5432, "connect-tcp"),
+            'denied operation=connect-tcp target="db.example:5432" case=capability-denied '
+            'rule="no net_connect entry covers it" '
+            'allow="[capabilities] net_connect = [\\"db.example:5432\\"]"',
+        ),
+        (
+            airlock().check_connect(host("db.example"), 0, "resolve"),
+            'denied operation=resolve target="db.example:0" case=capability-denied '
+            'rule="no net_connect entry covers it" allow="[capabilities] net_connect = [\\"db.example:*\\"]"',
+        ),
+        (
+            airlock().check_bind(host("::1"), 80, "bind-tcp"),
+            'denied operation=bind-tcp target="[::1]:80" case=capability-denied '
+            'rule="no net_bind entry covers it" allow="[capabilities] net_bind = [\\"[::1]:80\\"]"',
+        ),
+        (
+            airlock().check_bind(host("0.0.0.0"), 80, "bind-tcp"),
+            'denied operation=bind-tcp target="0.0.0.0:80" case=airlock-rejected '
+            'rule="a capsule listens on this machine only: localhost, 127.0.0.0/8 or ::1"',
+        ),
+        (
+            airlock().check_datagrams(host("0.0.0.0"), 0),
+            'denied operation=udp-bind target="0.0.0.0:0" case=capability-denied '
+            'rule="no net_connect entry covers it" allow="[capabilities] net_connect = [\\"HOST:PORT\\"]"',
+        ),
+        (
+            airlock(net_connect=("a:1",)).check_datagrams(host("127.0.0.1"), 53),
+            'denied operation=udp-bind target="127.0.0.1:53" case=capability-denied '
+            'rule="no net_bind entry covers it" allow="[capabilities] net_bind = [\\"127.0.0.1:53\\"]"',
+        ),
+        (
+            airlock().check_unix("bind-unix"),
+            'denied operation=bind-unix target="unix" case=capability-denied '
+            'rule="no net_bind entry covers it" allow="[capabilities] net_bind = [\\"unix:*\\"]"',
+        ),
+    ],
+)
+def test_each_refusal_names_the_entry_that_would_allow_it(denial: EgressDenial | None, line: str) -> None:
+    assert denial is not None
+    assert denial.render() == line
+    assert denial.kind == (denial.operation, denial.target, denial.rule)
+
+
 def test_a_blocked_address_says_where_it_leads_and_the_operators_line() -> None:
     denial = airlock().vetted(host("rebound.example"), 80, [LOCAL], "http-request")
     assert isinstance(denial, EgressDenial)

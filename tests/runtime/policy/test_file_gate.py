@@ -66,6 +66,12 @@ def test_what_is_no_path(path: str) -> None:
     assert parse_place(path) is None
 
 
+def test_a_path_has_4096_bytes_at_most() -> None:
+    assert parse_place("x" * 4096) is not None
+    assert parse_place("é" * 2048) is not None
+    assert parse_place("é" * 2048 + "x") is None
+
+
 @given(st.text(max_size=60))
 def test_a_place_leads_back_to_itself(path: str) -> None:
     place = parse_place(path)
@@ -166,6 +172,7 @@ def test_a_generation_is_reached_through_the_installed_capsules_only() -> None:
 def test_a_denial_is_one_line() -> None:
     denial = FileDenial(operation="fs.read", path='home://a"b', rule="r", allow="x")
     assert denial.render() == 'denied operation=fs.read path="home://a\\"b" rule="r" allow="x"'
+    assert denial.kind == ("fs.read", 'home://a"b', "r")
     bare = FileDenial(operation="fs.read", path="p", rule="r")
     assert bare.render(repeated=3) == 'denied operation=fs.read path="p" rule="r" repeated=3'
 

@@ -30,6 +30,21 @@ def test_a_used_up_window_lets_nobody_in_until_the_next() -> None:
     assert ledger.reserve(6.0) == 100
 
 
+def test_before_the_first_call_the_budget_is_whole() -> None:
+    ledger = FuelLedger(100, 100)
+    assert ledger.window_ends_in(0.0) == 0.0
+    ledger.reserve(0.0)
+    assert (ledger.window_ends_in(0.25), ledger.window_ends_in(2.0)) == (0.75, 0.0)
+
+
+def test_a_share_that_just_fits_is_given_and_no_settlement_gives_more_than_was_reserved() -> None:
+    ledger = FuelLedger(100, 50)
+    assert [ledger.reserve(0.0), ledger.reserve(0.0), ledger.reserve(0.0)] == [50, 50, NoFuel.RESERVED]
+    ledger.settle(50, 50)
+    ledger.settle(500, 0)
+    assert [ledger.reserve(0.0), ledger.reserve(0.0)] == [50, NoFuel.RESERVED]
+
+
 def test_a_call_that_spans_windows_is_charged_where_it_ends() -> None:
     ledger = FuelLedger(100, 60)
     ledger.reserve(0.0)

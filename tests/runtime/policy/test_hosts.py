@@ -95,6 +95,16 @@ def test_sec_06_what_is_no_host_or_two_is_refused(text: str) -> None:
     assert parse_host(text) is None
 
 
+def test_sec_06_a_label_has_63_characters_a_name_253_and_a_host_as_it_is_written_512() -> None:
+    longest = "a." * 126 + "a"
+    assert parse_host(longest) == parse_host(f"{longest}.") == Host(text=longest)
+    assert parse_host(f"a{longest}") is None
+    assert parse_host("x" * 63) == Host(text="x" * 63)
+    ignored = "\u00ad"  # a soft hyphen says nothing in a name
+    assert parse_host(ignored * 505 + "a.b.com") == Host(text="a.b.com")
+    assert parse_host(ignored * 506 + "a.b.com") is None
+
+
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1, 2, 3, 4]), st.sampled_from(["d", "o", "x"]))
 def test_spellings_are_read_as_the_resolver_reads_them(number: int, parts: int, base: str) -> None:
     shifts = [24, 16, 8][: parts - 1]
@@ -130,6 +140,7 @@ def test_what_is_no_endpoint_is_refused(entry: str) -> None:
 def test_an_endpoint_without_a_port_covers_every_port_of_that_host_alone() -> None:
     endpoint = parse_endpoint("DB.example:*")
     assert endpoint is not None
+    assert parse_endpoint("a:65535") == Endpoint(host=Host(text="a"), port=65_535)
     asked = [("db.example", 1), ("db.example", 65535), ("x.db.example", 1)]
     answers = [endpoint.covers(Host(text=name), port) for name, port in asked]
     assert answers == [True, True, False]

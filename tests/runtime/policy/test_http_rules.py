@@ -10,6 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aos_runtime.policy.http_rules import (
+    MAX_HEADER_BYTES,
+    MAX_HEADERS,
+    MAX_REDIRECTS,
+    REDIRECTS,
     HttpRequest,
     Integrity,
     Refused,
@@ -66,6 +70,34 @@ def test_abi_18_headers_that_inject_are_refused(header: tuple[str, str]) -> None
     assert refused.value.case == "invalid-request"
 
 
+def test_the_limits_and_the_redirects_that_are_followed() -> None:
+    assert (MAX_HEADERS, MAX_HEADER_BYTES, MAX_REDIRECTS) == (128, 65_536, 10)
+    assert {301, 302, 303, 307, 308} == REDIRECTS
+
+
+@pytest.mark.parametrize("name", ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
+def test_a_known_method_is_written_in_capitals_and_any_other_as_it_is(name: str) -> None:
+    assert check_method(name.lower()) == name
+    assert check_method("propfind") == "propfind"
+    assert check_method("G" * 64) == "G" * 64
+
+
+def test_names_and_values_have_64_kib_together() -> None:
+    whole = ("X-A", "v" * 30_000), ("X-B", "v" * (65_536 - 30_006))
+    assert check_headers(whole, HERE, no_secret)[0] == whole
+    with pytest.raises(Refused):
+        check_headers((*whole, ("Y", "")), HERE, no_secret)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Connection", "Content-Length", "Expect", "Keep-Alive", "Proxy-Connection", "TE", "Trailer",
+     "Transfer-Encoding", "Upgrade"],
+)  # fmt: skip
+def test_a_header_of_the_connection_is_not_the_guests(name: str) -> None:
+    assert check_headers([(name, "x"), ("X", "y")], HERE, no_secret) == ((("X", "y"),), frozenset())
+
+
 def test_framing_is_the_hosts_own() -> None:
     asked = [
         ("Host", "A.example"),
@@ -99,7 +131,16 @@ def test_a_secret_that_the_capsule_has_not_declared_is_denied() -> None:
     assert refused.value.case == "capability-denied"
 
 
-@pytest.mark.parametrize("value", ["{{secret:}}", "{{secret:A", "{{secret:A B}}", "{{secret:A}}{{secret:1}}"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "{{secret:}}",
+        "{{secret:A",
+        "{{secret:A B}}",
+        "{{secret:A}}{{secret:1}}",
+        "{{secret:1}}{{secret:A}}",
+    ],
+)
 def test_a_placeholder_that_is_malformed_is_refused(value: str) -> None:
     with pytest.raises(Refused) as refused:
         check_headers([("X", value)], HERE, {"A": "a"}.get)
@@ -162,6 +203,15 @@ def test_abi_17_credentials_are_dropped_on_every_change_of_origin(target: str, s
     assert moved.private == frozenset()
 
 
+@pytest.mark.parametrize(
+    "name", ["Content-Type", "Content-Encoding", "Content-Language", "Content-Location", "Digest"]
+)
+def test_what_describes_a_body_goes_with_it(name: str) -> None:
+    asked = HttpRequest(method="POST", url=HERE, headers=((name, "x"), ("Accept", "*/*")), body=b"body")
+    assert asked.moved_to(HERE, 303).headers == (("Accept", "*/*"),)
+    assert asked.moved_to(HERE, 307).headers == asked.headers
+
+
 def test_abi_17_credentials_stay_within_an_origin() -> None:
     assert sent("GET").moved_to(url("https://a.example:443/y"), 302).headers == HEADERS
 
@@ -173,7 +223,9 @@ def test_an_integrity_is_read(algorithm: str) -> None:
     assert parse_integrity(text) == Integrity(algorithm=algorithm, digest=digest)
 
 
-@pytest.mark.parametrize("text", ["", "sha256", "sha256-", "md5-AAAA", "sha256-AAAA", "sha256-!", "SHA256-x"])
+@pytest.mark.parametrize(
+    "text", ["", "sha256", "sha256-", "md5-AAAA", "sha256-é", "sha256-AAAA", "sha256-!", "SHA256-x"]
+)
 def test_what_is_no_integrity_is_refused(text: str) -> None:
     with pytest.raises(Refused):
         parse_integrity(text)

@@ -8,10 +8,13 @@ from aos_runtime.policy import publish
 from aos_runtime.policy.publish import (
     MAX_CACHED_TOPICS,
     MAX_PAYLOAD_BYTES,
+    MAX_SUBSCRIPTIONS,
     OTHERS_RECEIPTS,
+    RESERVED_NAMESPACES,
     IpcRefusal,
     PublishGate,
     Refusal,
+    is_refused_early,
     publish_refusal,
     subscribe_refusal,
 )
@@ -60,6 +63,44 @@ def test_the_order_of_checks(
     assert [gate.check(topic, size), gate.check(topic, size)] == [refusal, refusal]
 
 
+@pytest.mark.parametrize(
+    "namespace",
+    [
+        "astrid.v1.delivery.failure",
+        "astrid.v1.response.failure",
+        "astrid.v1.approval",
+        "astrid.v1.elicit",
+        "astrid.v1.grant",
+    ],
+)
+def test_no_guest_publishes_where_the_kernel_reports_and_asks(namespace: str) -> None:
+    assert RESERVED_NAMESPACES.count(namespace) == 1
+    for topic in (namespace, f"{namespace}.x"):
+        assert publish_refusal(topic, ("astrid.*", topic), 1) is DENIED
+        assert is_refused_early(topic)
+    assert publish_refusal(f"{namespace}x", ("astrid.*",), 1) is None
+    assert not is_refused_early(f"{namespace}x")
+
+
+@pytest.mark.parametrize(
+    ("topic", "is_early"),
+    [
+        ("a" * 256, False),
+        ("a" * 257, True),
+        ("ü" * 128, False),
+        ("ü" * 129, True),
+        ("\ud800", False),
+        ("", False),
+    ],
+)
+def test_a_topic_that_is_too_long_is_refused_before_the_rate(topic: str, is_early: bool) -> None:
+    assert is_refused_early(topic) is is_early
+
+
+def test_the_published_limits() -> None:
+    assert (MAX_PAYLOAD_BYTES, MAX_SUBSCRIPTIONS, MAX_CACHED_TOPICS) == (1_048_576, 128, 4096)
+
+
 def test_the_cases_are_the_wit_names() -> None:
     assert [case.value for case in IpcRefusal] == [
         "capability-denied",
@@ -72,11 +113,13 @@ def test_the_cases_are_the_wit_names() -> None:
 
 def test_the_gate_remembers_in_a_bounded_table(monkeypatch: pytest.MonkeyPatch) -> None:
     gate = PublishGate(("a.*",))
-    for number in range(MAX_CACHED_TOPICS + 10):
+    for number in range(4096):
         assert gate.check(f"a.{number}", 1) is None
-        assert len(gate._known) <= MAX_CACHED_TOPICS
+    assert len(gate._known) == 4096
+    assert gate.check("a.one-more", 1) is None
+    assert len(gate._known) == 1
     monkeypatch.setattr(publish, "topic_refusal", None)
-    assert gate.check(f"a.{MAX_CACHED_TOPICS + 9}", 1) is None
+    assert gate.check("a.one-more", 1) is None
 
 
 topics = st.lists(st.sampled_from(["a", "b", "*", ""]), max_size=9).map(".".join)

@@ -20,6 +20,20 @@ def test_the_published_defaults() -> None:
     assert set(BOUNDS) == set(Quotas().to_json())
 
 
+def test_the_published_bounds() -> None:
+    """daemon-kernel.md 7: the lowest and highest value of each."""
+    highest = 9_223_372_036_854_775_807
+    assert {
+        "max_memory_bytes": (1_048_576, 4_294_967_296),
+        "max_timeout_secs": (1, 86_400),
+        "max_ipc_throughput_bytes": (1, highest),
+        "max_background_processes": (0, 256),
+        "max_storage_bytes": (0, highest),
+        "max_cpu_fuel_per_sec": (1, highest),
+        "max_in_flight_calls": (1, 64),
+    } == BOUNDS
+
+
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
@@ -30,6 +44,12 @@ def test_the_published_defaults() -> None:
         (
             {"max_storage_bytes": MAX_BYTES + 1},
             f"max_storage_bytes must be a whole number from 0 to {MAX_BYTES}",
+        ),
+        ({"max_timeout_secs": 1, "max_memory_bytes": 4_294_967_296, "max_background_processes": 0}, None),
+        ({"max_in_flight_calls": 1.0}, "max_in_flight_calls must be a whole number from 1 to 64"),
+        (
+            {"x" * 65: 1},
+            f"'{'x' * 64}' is no quota; the quotas are {', '.join(BOUNDS)}",
         ),
         ({"max_fun": 1}, f"'max_fun' is no quota; the quotas are {', '.join(BOUNDS)}"),
     ],

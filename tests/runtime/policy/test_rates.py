@@ -3,7 +3,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aos_runtime.policy.rates import MAX_SINGLE_BYTES, MAX_TRACKED, RequestRates, Throughput
+from aos_runtime.policy.rates import (
+    DEFAULT_BYTES_PER_S,
+    MAX_SINGLE_BYTES,
+    MAX_TRACKED,
+    RequestRates,
+    Throughput,
+)
 
 TEXT = "Rate limited: max 2 ReloadCapsule requests per minute"
 
@@ -13,6 +19,17 @@ def test_a_window_slides() -> None:
     given_at = [0.0, 30.0, 59.9, 60.0, 61.0, 90.0]
     answers = [rates.charge("bob", "ReloadCapsule", 2, now) for now in given_at]
     assert answers == [None, None, TEXT, None, TEXT, None]
+
+
+def test_the_published_limits() -> None:
+    assert (MAX_SINGLE_BYTES, DEFAULT_BYTES_PER_S, MAX_TRACKED) == (5_242_880, 10_485_760, 4096)
+
+
+def test_another_rate_holds_from_now_on() -> None:
+    throughput = Throughput(bytes_per_s=100)
+    assert throughput.charge(100, 5.0)
+    throughput.limit(150)
+    assert [throughput.charge(51, 5.5), throughput.charge(50, 5.5)] == [False, True]
 
 
 def test_no_limit_is_no_limit() -> None:

@@ -60,8 +60,13 @@ def test_a_held_secret_is_hidden_wherever_it_stands_and_in_json_inside_of_json()
     assert shown.count(HIDDEN) == 4
 
 
-def test_a_short_value_hides_nothing() -> None:
-    assert secret_words(["", "a", "abc"]) == ()
+def test_the_words_of_a_secret_are_itself_and_how_json_spells_it_the_longest_first() -> None:
+    assert secret_words(['qu"ote', "plain-one"]) == ("plain-one", 'qu\\"ote', 'qu"ote')
+    assert shown_payload("t", b'{"a":"x plain-one y"}', secret_words(["plain-one"])) == {"a": "x [secret] y"}
+
+
+def test_a_value_of_fewer_than_four_characters_hides_nothing() -> None:
+    assert secret_words(["", "a", "abc", "abcd"]) == ("abcd",)
 
 
 @pytest.mark.parametrize("topic", ["astrid.v1.elicit.response.x", "astrid.v1.private.elicit.request"])
@@ -72,6 +77,9 @@ def test_what_a_human_typed_for_a_capsule_is_hidden_whole(topic: str) -> None:
 def test_nesting_without_end_is_cut() -> None:
     body = b'{"a":' * (MAX_DEPTH + 40) + b"1" + b"}" * (MAX_DEPTH + 40)
     assert f"[nested deeper than {MAX_DEPTH} levels]" in json.dumps(shown_payload("t", body, ()))
+    for depth, is_cut in ((64, False), (65, True)):
+        body = b"[" * depth + b"7" + b"]" * depth
+        assert ("deeper than 64 levels" in json.dumps(shown_payload("t", body, ()))) == is_cut
 
 
 def test_the_keys_are_bounded() -> None:
@@ -79,6 +87,8 @@ def test_the_keys_are_bounded() -> None:
     keys = payload_keys(body)
     assert keys is not None and len(keys) == 16 and {len(key) for key in keys} == {64}
     assert payload_keys(b"[1]") is None
+    assert payload_keys(b'{"a"') is None
+    assert payload_keys(b'{"a":"' + b"x" * (64 * 1024 - 8) + b'"}') == ["a"]
     assert payload_keys(b'{"a":"' + b"x" * MAX_LISTED_BYTES + b'"}') is None
     assert payload_keys(b'{"has sk-12345":1}', secret_words(["sk-12345"])) == [f"has {HIDDEN}"]
 

@@ -85,6 +85,31 @@ def test_a_location_is_resolved_against_where_it_came_from(location: str, target
     assert (found.render() if isinstance(found, Url) else found) == target
 
 
+def test_an_address_has_16384_characters_at_most() -> None:
+    longest = "http://a/" + "x" * (16_384 - 9)
+    assert url(longest).render() == longest
+    assert parse_url(f"{longest}x") is UrlProblem.INVALID
+
+
+def test_what_stands_for_itself_in_path_and_query_stays_as_it_is() -> None:
+    assert url("http://a/!#").target == "/!"
+    kept = "/!$%&'()*+,/:;=@[]~|^-._?!$%&'()*+,/:;=?@[]~|^-._"
+    assert url(f"http://a{kept}").target == kept
+
+
+@pytest.mark.parametrize(
+    ("text", "origin", "is_secure"),
+    [
+        ("http://A/x", ("http", "a", 80), False),
+        ("https://a:443/", ("https", "a", 443), True),
+        ("http://a:1/", ("http", "a", 1), False),
+        ("http://a:65535/", ("http", "a", 65_535), False),
+    ],
+)
+def test_the_origin_is_scheme_host_and_port(text: str, origin: tuple[str, str, int], is_secure: bool) -> None:
+    assert (url(text).origin, url(text).is_secure) == (origin, is_secure)
+
+
 def test_what_is_put_on_record_has_no_query() -> None:
     assert url("https://a/b/c?key=secret#x").without_query() == "https://a/b/c"
 
