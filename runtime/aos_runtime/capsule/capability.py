@@ -184,7 +184,7 @@ def _same(held: str, asked: str) -> bool:
 
 
 def _net_implies(held: str, asked: str) -> bool:
-    return held == "*" or (asked != "*" and bool(held) and asked.endswith(f".{held}"))
+    return held == "*" or (bool(held) and asked.endswith(f".{held}"))
 
 
 def _endpoint_implies(held: str, asked: str) -> bool:
@@ -195,7 +195,7 @@ def _endpoint_implies(held: str, asked: str) -> bool:
 
 def _path_implies(held: str, asked: str) -> bool:
     """A place implies what lies below it, whole components only; `..` is never reasoned about."""
-    if ".." in held.split("/") or ".." in asked.split("/"):
+    if ".." in asked.split("/"):
         return False
     if held == "*":
         return asked.startswith("cwd://")
@@ -210,9 +210,7 @@ def _process_implies(held: str, asked: str) -> bool:
 
 
 def _identity_implies(held: str, asked: str) -> bool:
-    if held not in IDENTITY_LEVELS or asked not in IDENTITY_LEVELS:
-        return False
-    return IDENTITY_LEVELS.index(held) >= IDENTITY_LEVELS.index(asked)
+    return held in IDENTITY_LEVELS and asked in IDENTITY_LEVELS[: IDENTITY_LEVELS.index(held)]
 
 
 _IMPLIES: Mapping[str, Callable[[str, str], bool]] = {

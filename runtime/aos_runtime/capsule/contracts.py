@@ -19,7 +19,7 @@ CONTRACTS_PACKAGE = "astrid:contracts"
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _INTERFACE = re.compile(r"\binterface\s+%?([a-z][a-z0-9-]*)\s*\{")
-_DEFINITION = re.compile(r"(?<![\w-])(?:record|variant|enum|flags|resource|type)\s+%?([a-z][a-z0-9-]*)")
+_DEFINITION = re.compile(r"(?<![\w%-])(?:record|variant|enum|flags|resource|type)\s+%?([a-z][a-z0-9-]*)")
 _USE = re.compile(r"\buse\s+[^;{]*\.\{([^}]*)\}")
 _NAME = re.compile(r"%?[a-z][a-z0-9-]*")
 _REFERENCE = re.compile(r"([a-z0-9-]+)/([a-z0-9-]+)")

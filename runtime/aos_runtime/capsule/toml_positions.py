@@ -171,8 +171,8 @@ class _Scanner:
 
     def _record(self, path: KeyPath, start: int, *, is_table: bool) -> None:
         here = self.position(start)
-        first = self.found.places.get(path)
-        if first is not None and path in self._declared:
+        if path in self._declared:
+            first = self.found.places[path]
             self.found.duplicates.append(Duplicate(path=path, is_table=is_table, first=first, second=here))
             return
         self._declared.add(path)

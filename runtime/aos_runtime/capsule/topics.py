@@ -53,7 +53,7 @@ def topic_problem(topic: str) -> str | None:
 
 def matches_dispatch(pattern: str, topic: str) -> bool:
     """Whether a handler row `pattern` is called for `topic`: equal depth, `*` is exactly one segment."""
-    if not has_valid_segments(pattern) or not has_valid_segments(topic):
+    if not has_valid_segments(topic):  # a pattern with an empty segment is then unequal of itself
         return False
     wanted, given = pattern.split("."), topic.split(".")
     return len(wanted) == len(given) and _segments_match(wanted, given)
@@ -65,7 +65,7 @@ def covers(pattern: str, topic: str) -> bool:
     `*` elsewhere, and a bare `*`, is exactly one segment.  For the subscribe ACL `topic` is the pattern that
     was asked for, read as a topic.  Monotone: what a covered pattern covers is covered too.
     """
-    if not has_valid_segments(pattern) or not has_valid_segments(topic):
+    if not has_valid_segments(topic):
         return False
     wanted, given = pattern.split("."), topic.split(".")
     if len(given) > MAX_MATCH_SEGMENTS or len(wanted) > MAX_MATCH_SEGMENTS:
@@ -106,8 +106,7 @@ def is_tool_answer(topic: str) -> bool:
 def is_tool_name(name: str) -> bool:
     """Whether the router forwards `name`: Unicode alphanumerics, `-`, `_`, `:`; never the word `result`."""
     return (
-        bool(name)
-        and name != RESERVED_TOOL_NAME
+        name != RESERVED_TOOL_NAME
         and all(char.isalnum() or char in "-_:" for char in name)
         and topic_problem(f"{TOOL_EXECUTE}.{name}.{RESERVED_TOOL_NAME}") is None
     )

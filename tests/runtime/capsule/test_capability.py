@@ -80,6 +80,16 @@ IMPLICATIONS = [
     ("identity", "admin", ("admin", "link", "resolve"), ("root",)),
     ("identity", "resolve", ("resolve",), ("link", "admin")),
     ("kv", "a", ("a",), ("a/b", "b")),
+    ("identity", "link", ("resolve", "link"), ("admin", "")),
+    ("identity", "root", ("root",), ("resolve",)),
+    ("net", "", ("",), ("example.com.", "a")),
+    ("net_connect", ":*", (":*",), (":80",)),
+    ("net_connect", "db:80", ("db:80",), ("db:80*", "db:")),
+    ("fs_read", "", ("",), ("/etc", "home://")),
+    ("fs_read", "/", ("/", "/etc"), ("home://", "x")),
+    ("fs_read", "home://", ("home://x",), ("home:x",)),
+    ("host_process", "", ("",), (" x", "git")),
+    ("host_process", "git", ("git  x",), ("git\tx",)),
 ]
 
 

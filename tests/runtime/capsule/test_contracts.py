@@ -106,6 +106,26 @@ def test_references_that_do_not(reference: str, what: str, hint: str | None) -> 
 
 
 @pytest.mark.parametrize(
+    "name",
+    ["delete-request", "delete-response", "get-meta-request", "get-meta-response", "list-request",
+     "list-response", "search-request", "search-response", "search-result", "session-event",
+     "session-event-kind", "session-summary", "update-request", "update-response"],
+)  # fmt: skip
+def test_types_of_a_later_sdk_are_named_with_it(name: str) -> None:
+    issue = resolve_wit_reference(f"{PREFIX}session/{name}", CONTRACTS)
+    assert issue is not None
+    assert issue.hint == "astrid-sdk 0.7.2 has it: raise the version in Cargo.toml"
+    hook = resolve_wit_reference(f"{PREFIX}hook/hook-event-request", CONTRACTS)
+    assert hook is not None
+    assert hook.hint == "astrid-sdk 0.7.1 has it: raise the version in Cargo.toml"
+
+
+def test_names_that_wit_must_escape() -> None:
+    text = "interface %use { record %type { } use other.{%flags, %enum as %variant}; }"
+    assert interface_types(text) == {"use": frozenset(("type", "flags", "variant"))}
+
+
+@pytest.mark.parametrize(
     ("reference", "hint"),
     [
         ("TODO", FORM),

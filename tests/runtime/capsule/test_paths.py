@@ -45,6 +45,8 @@ def test_paths_that_hold(path: str) -> None:
         ("a\\..\\x", "has a backslash"),
         ("a\0b", "has a control or invisible character"),
         ("a\nb", "has a control or invisible character"),
+        ("a\u2028b", "has a control or invisible character"),
+        ("a\u2029b", "has a control or invisible character"),
         ("Cap\u200csule.toml", "has a control or invisible character"),
         ("a\u202egnp.exe", "has a control or invisible character"),
         ("a\udc80", "has a control or invisible character"),
@@ -66,6 +68,34 @@ def test_paths_that_hold(path: str) -> None:
 )
 def test_paths_that_do_not(path: str, problem: str) -> None:
     assert path_problem(path) == problem
+
+
+def test_a_path_has_1024_bytes_in_32_names_of_255() -> None:
+    assert path_problem("/".join(["x" * 255] * 4) + "/") == "has an empty segment"
+    assert path_problem("/".join(["x" * 255] * 4) + "y") == "has a name longer than 255 bytes"
+    longest = "/".join(["x" * 255, "x" * 255, "x" * 255, "é" * 127, "y"])
+    assert len(longest.encode()) == 1024
+    assert path_problem(longest) is None
+    assert path_problem(f"{longest}y") == "is longer than 1024 bytes"
+    assert path_problem("/".join(["d"] * 33)) == "is deeper than 32 folders"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "con",
+        "prn",
+        "aux",
+        "nul",
+        "conin$",
+        "conout$",
+        *(f"{port}{n}" for port in ("com", "lpt") for n in "0123456789¹²³"),
+    ],
+)
+def test_every_device_of_windows_is_refused(name: str) -> None:
+    for path in (name, name.upper(), f"{name}.txt", f"a/{name} .x/b"):
+        assert path_problem(path) == "is a device name on Windows"
+    assert path_problem(f"{name}x") is None
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,42 @@ def test_positions_of_a_text_with_every_form() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("[[a.b]]\nc = 1\n", {"a": (1, 1), "a.b": (1, 1), "a.b[0]": (1, 1), "a.b[0].c": (2, 1)}),
+        ("[a.b.c]\n", {"a": (1, 1), "a.b": (1, 1), "a.b.c": (1, 1)}),
+        ("x = { a = 'b, c = d', e = 1 }\n", {"x": (1, 1), "x.a": (1, 7), "x.e": (1, 23)}),
+        ('x = { a = "b, c = d", e = 1 }\n', {"x": (1, 1), "x.a": (1, 7), "x.e": (1, 23)}),
+        ('x = """a\nb = 1\n"""\ny = 1\n', {"x": (1, 1), "y": (4, 1)}),
+        ("x = \'\'\'a\nb = 1\n\'\'\'\ny = 1\n", {"x": (1, 1), "y": (4, 1)}),
+        ('"\\u0041" = 1', {"A": (1, 1)}),
+        ('"\\U00000041\\u00e9" = 1', {'"Aé"': (1, 1)}),
+        ('"\\U0010FFFF" = 1', {'"\U0010ffff"': (1, 1)}),
+        ('"\\t\\b\\n\\f\\r\\"\\\\" = 1', {'"\t\b\n\f\r\\"\\"': (1, 1)}),
+        ("'a.b'.c = 1", {'"a.b"': (1, 1), '"a.b".c': (1, 1)}),
+        ("a = [ [1], [2, 3] ]", {"a": (1, 1), "a[0]": (1, 7), "a[0][0]": (1, 8), "a[1]": (1, 12),
+                                 "a[1][0]": (1, 13), "a[1][1]": (1, 16)}),
+    ],
+)  # fmt: skip
+def test_positions_of_each_form(text: str, places: dict[str, tuple[int, int]]) -> None:
+    tomllib.loads(text)
+    found = {render_path(path): (at.line, at.column) for path, at in scan_positions(text).places.items()}
+    assert found == places
+
+
+def test_an_escape_beyond_unicode_stays_as_it_is_written() -> None:
+    assert scan_positions('"\\U00110000" = 1').places == {("\\U00110000",): place(1, 1)}
+
+
+def test_a_key_has_32_parts_and_a_value_32_brackets() -> None:
+    assert MAX_DEPTH == 32
+    assert scan_positions(".".join(["a"] * 32) + " = 1").too_deep is None
+    assert scan_positions(".".join(["a"] * 33) + " = 1").too_deep is not None
+    assert scan_positions("a = " + "{ b = " * 31 + "1" + " }" * 31).too_deep is None
+    assert scan_positions("a = " + "{ b = " * 32 + "1" + " }" * 32).too_deep is not None
+
+
 def test_tomllib_agrees_that_these_are_the_keys() -> None:
     places = scan_positions(TEXT).places
     assert set(places) == set(paths_of(tomllib.loads(TEXT)))

@@ -15,6 +15,7 @@ from aos_runtime.capsule.topics import (
     MAX_TOPIC_SEGMENTS,
     covers,
     has_valid_segments,
+    is_tool_answer,
     is_tool_name,
     matches_dispatch,
     reads_all_tools,
@@ -58,6 +59,37 @@ def test_truth_table_of_the_subscription_gate(row: dict[str, str]) -> None:
 @pytest.mark.parametrize("row", TABLE["user_invocable"], ids=lambda row: row["topic"])
 def test_truth_table_of_the_users_surfaces(row: dict[str, str]) -> None:
     assert user_invocable(row["topic"]) == row["surface"]
+
+
+def test_the_published_bounds() -> None:
+    assert (MAX_TOPIC_BYTES, MAX_TOPIC_SEGMENTS, MAX_MATCH_SEGMENTS) == (256, 8, 20)
+    assert topic_problem("a" * 256) is None
+    assert topic_problem("a" * 257) == PROBLEMS["long"]
+    assert topic_problem(".".join("abcdefgh")) is None
+    assert topic_problem(".".join("abcdefghi")) == PROBLEMS["deep"]
+
+
+@pytest.mark.parametrize(
+    ("topic", "is_answer"),
+    [
+        ("tool.v1.execute.result", True),
+        ("tool.v1.execute.hello.result", True),
+        ("tool.v1.execute.a.b.result", True),
+        ("tool.v1.execute.hello", False),
+        ("tool.v1.execute.hello.results", False),
+        ("tool.v1.executes.hello.result", False),
+        ("cli.v1.hello.result", False),
+    ],
+)
+def test_where_a_tool_answers(topic: str, is_answer: bool) -> None:
+    assert is_tool_answer(topic) is is_answer
+
+
+def test_a_refused_tool_name_is_shown_80_characters_of() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        tool_topic("x" * 81 + ".")
+    assert caught.value.message == f"invalid tool name '{'x' * 80}'"
+    assert caught.value.context == {"name": "x" * 80}
 
 
 def test_a_topic_that_is_too_long_is_told_before_its_shape() -> None:

@@ -33,6 +33,12 @@ def test_the_verdicts_are_those_of_the_truth_table(row: dict[str, object]) -> No
         ("a.c", "a.b", "segment 2 is `c`, and the pattern wants `b`",
          "segment 2 is `c`, and the pattern wants `b`"),
         ("a.b", "a.b", "the same words", "the same words"),
+        ("a", "*", "every `*` takes one segment", "every `*` takes one segment"),
+        ("a.b", "a", "the pattern has 1 segment and the topic 2 segments; `*` takes exactly one",
+         "the pattern has 1 segment and the topic 2 segments; `*` takes exactly one"),
+        (DEEP[:-2], DEEP[:-2], "the same words", "the same words"),
+        (DEEP, "a.*", "deeper than 20 segments matches nothing",
+         "the pattern has 2 segments and the topic 21 segments; `*` takes exactly one"),
         ("a.x.c", "a.*.c", "every `*` takes one segment", "every `*` takes one segment"),
         ("a..b", "a.*", "the topic is empty or has an empty segment, and matches nothing",
          "the topic is empty or has an empty segment, and matches nothing"),
@@ -46,6 +52,25 @@ def test_the_words(topic: str, pattern: str, delivery: str, dispatch: str) -> No
     assert (verdicts["delivery"].why, verdicts["dispatch"].why) == (delivery, dispatch)
     assert verdicts["delivery"].matches == covers(pattern, topic)
     assert verdicts["dispatch"].matches == matches_dispatch(pattern, topic)
+
+
+def test_every_matcher_gives_one_verdict_in_one_order() -> None:
+    rows = [(one.matcher, one.matches, one.why) for one in judge_match("a.b", "a.*")]
+    tail = "the last `*` takes `b`"
+    assert rows == [
+        ("delivery", True, tail),
+        ("publish-acl", True, tail),
+        ("subscribe-acl", True, tail),
+        ("dispatch", True, "every `*` takes one segment"),
+        ("subscribe-gate", True, "the pattern may be subscribed to at run time, and matches"),
+    ]
+    *_, gate = judge_match("a.x.b", "a.*.b")
+    assert (gate.matches, gate.why) == (
+        False,
+        "a runtime subscription may hold one `*`, as its last segment only",
+    )
+    *_, gate = judge_match("b", "a")
+    assert (gate.matches, gate.why) == (False, "segment 1 is `b`, and the pattern wants `a`")
 
 
 def test_what_may_not_be_published_is_covered_and_still_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -49,6 +50,45 @@ def test_what_is_no_version(text: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         Version.parse(text)
     assert caught.value.code == "version"
+
+
+def test_the_bounds_of_a_version_and_a_requirement() -> None:
+    longest = "1.2.3-" + "a" * 250
+    assert str(Version.parse(longest)) == longest
+    assert Version.parse(f"{2**64 - 1}.{2**64 - 1}.{2**64 - 1}").triple == (2**64 - 1,) * 3
+    assert Requirement.parse("1" + " " * 255).text == "1"
+    assert len(Requirement.parse(",".join(["1"] * 32)).comparators) == 32
+    assert Requirement.parse(f"{2**64 - 1}.{2**64 - 1}.{2**64 - 1}").comparators[0].patch == 2**64 - 1
+    for text in (longest + "a", f"0.{2**64}.0", f"0.0.{2**64}"):
+        with pytest.raises(InvalidInput):
+            Version.parse(text)
+    for text in ("1" + " " * 256, f"0.{2**64}", f"0.0.{2**64}"):
+        with pytest.raises(InvalidInput):
+            Requirement.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("parse", "code", "what", "key"),
+    [
+        (Version.parse, "version", "a semantic version", "version"),
+        (Requirement.parse, "version-requirement", "a version requirement", "requirement"),
+    ],
+)
+def test_a_refusal_shows_80_characters(
+    parse: Callable[[str], object], code: str, what: str, key: str
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse("x" * 81)
+    error = caught.value
+    assert (error.code, error.message) == (code, f"'{'x' * 80}' is not {what}")
+    assert error.context == {key: "x" * 80}
+
+
+def test_the_parts_of_a_version() -> None:
+    version = Version.parse("1.2.3-rc.1+b.5")
+    assert (version.pre, version.build, version.triple) == (("rc", "1"), "b.5", (1, 2, 3))
+    assert version.release == Version.parse("1.2.3")
+    assert str(Requirement.parse(" >=1 ,<2")) == ">=1, <2"
 
 
 def test_versions_are_ordered_as_semver_says() -> None:
