@@ -95,6 +95,48 @@ def test_the_published_order_modes_and_folders() -> None:
     ]
 
 
+def test_the_order_is_by_kind_before_it_is_by_name() -> None:
+    """build-install.md 2.11: manifest, the wasm at the root, files, `wit`, and the envelope last."""
+    names = [
+        "zeta/a",
+        "wit/a.wit",
+        "z.txt",
+        "sub/b.wasm",
+        "b.wasm",
+        "witty/x",
+        "wit.txt",
+        "a.wasm",
+        "Capsule.toml",
+    ]
+    members = [Member(path=name, data=MANIFEST) for name in names]
+    files = [name for name, kind, *_ in listing(write_archive(members)) if kind == "0"]
+    assert files == [
+        "Capsule.toml", "a.wasm", "b.wasm", "sub/b.wasm", "wit.txt", "witty/x", "z.txt", "zeta/a",
+        "wit/a.wit",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "magic",
+    [b"#!", b"\x7fELF", b"MZ", b"\xfe\xed\xfa\xce", b"\xfe\xed\xfa\xcf", b"\xce\xfa\xed\xfe",
+     b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"\xca\xfe\xba\xbf", b"\xbe\xba\xfe\xca", b"\xbf\xba\xfe\xca"],
+)  # fmt: skip
+def test_programs_are_known_by_their_first_bytes(magic: bytes) -> None:
+    assert entry_of(Member(path="x", data=magic + b"rest")).executable
+    assert not entry_of(Member(path="x", data=magic[:-1])).executable
+    assert not entry_of(Member(path="Capsule.toml", data=magic)).executable
+
+
+def test_a_name_of_100_bytes_stands_in_its_header_and_a_longer_one_before_it() -> None:
+    for length, blocks in ((100, 1), (101, 3)):
+        name = "assets/" + "n" * (length - 7)
+        tar_bytes = gzip.decompress(
+            write_archive([Member(path="Capsule.toml", data=MANIFEST), Member(path=name, data=b"")])
+        )
+        assert len(tar_bytes) == (2 + blocks + 2) * 512
+        assert [one.path for one in scan_archive(packed(tar_bytes)).entries] == ["Capsule.toml", name]
+
+
 def test_every_entry_has_the_fixed_owner_and_time() -> None:
     with tarfile.open(fileobj=io.BytesIO(write_archive(signed(SAMPLE)))) as reader:
         marks = {(one.uid, one.gid, one.uname, one.gname, one.mtime) for one in reader}

@@ -15,6 +15,8 @@ import pytest
 import zstandard
 
 from aos_runtime.capsule.archive import Limits, Member, scan_archive, write_archive
+from aos_runtime.capsule.archive_limits import check_unpacked
+from aos_runtime.capsule.archive_names import NameWall
 from aos_runtime.errors import AosError, Corrupt, InvalidInput, LimitExceeded
 from tests.support.tar_forms import (
     MANIFEST,
@@ -89,6 +91,40 @@ def test_arc_01_a_name_longer_than_any_path_is_not_even_read() -> None:
         "archive-path",
         f"the archive has an entry with an empty or overlong name, starting {'a/' * 32!r}",
     )
+
+
+def test_arc_01_of_a_long_name_120_characters_are_shown_and_1024_kept() -> None:
+    whole = refusal(capsule(long_entry(b"x" * 119 + b"/", b"x")))
+    assert whole.message == f"the archive's entry '{'x' * 119}/' has an empty segment"
+    cut = refusal(capsule(long_entry(b"x" * 120 + b"/", b"x")))
+    assert cut.message == f"the archive's entry '{'x' * 120}\\u2026' has an empty segment"
+    long = refusal(capsule(long_entry(b"\xff" * 1024, b"x")))
+    assert long.context == {"entry": ("\\xff" * 1024)[:1024]}
+
+
+def test_arc_01_a_long_name_may_be_as_long_as_a_path_and_no_longer() -> None:
+    segments = b"/".join([b"x" * 255] * 3 + [b"y" * 254, b"z"])
+    assert len(segments) == 1024
+    assert scan_archive(capsule(long_entry(segments, b"x"))).entries[1].path == segments.decode()
+    error = refusal(capsule(long_entry(segments + b"z", b"x")))
+    assert error.message.startswith("the archive has an entry with an empty or overlong name, starting 'xxx")
+    assert error.context == {"size_bytes": 1026}
+    empty = refusal(capsule(entry(b"././@LongLink", b"\0", flag=b"L"), entry(b"x")))
+    assert empty.message == "the archive has an entry with an empty or overlong name, starting '\\x00'"
+    assert empty.context == {"size_bytes": 1}
+
+
+def test_arc_01_a_name_of_one_byte_is_a_name() -> None:
+    assert scan_archive(capsule(long_entry(b"x", b"1"))).entries[1].path == "x"
+
+
+def test_arc_05_a_collision_names_both() -> None:
+    error = refusal(capsule(entry(b"A", b""), entry(b"a", b"")))
+    assert error.context == {"entries": ["A", "a"]}
+
+
+def test_names_that_are_not_utf_8_are_shown_all_the_same() -> None:
+    assert refusal(capsule(block(b"d\xff", flag=b"2"))).message == "the archive's entry 'd\\\\xff' is a link"
 
 
 def test_arc_01_ustar_prefixes_count() -> None:
@@ -372,6 +408,43 @@ def test_broken_headers(head: bytes, code: str) -> None:
     assert refusal(capsule(head, b"abc" + bytes(509))).code == code
 
 
+@pytest.mark.parametrize(
+    ("head", "what"),
+    [
+        (
+            broken_header(sum=b"xxxxxxx\0"),
+            "the checksum in the header at byte 1024 is not a plain octal number",
+        ),
+        (broken_header(size=b"x"), "the size in the header at byte 1024 is not a plain octal number"),
+        (broken_header(mode=b"x"), "the mode in the header at byte 1024 is not a plain octal number"),
+        (broken_header(sum=b"0000001\0"), "the header at byte 1024 does not match its checksum"),
+    ],
+)
+def test_a_broken_header_says_what_is_broken(head: bytes, what: str) -> None:
+    assert refusal(capsule(head, b"abc" + bytes(509))).message == f"truncated or corrupt archive: {what}"
+
+
+@pytest.mark.parametrize("at", [345, 346, 400, 499])
+def test_a_gnu_header_has_nothing_where_ustar_has_its_prefix(at: int) -> None:
+    head = bytearray(block(b"assets/x", size=3))
+    head[at] = ord("x")
+    assert refusal(capsule(with_sum(head), b"abc" + bytes(509))).code == "archive-header"
+
+
+def test_every_byte_of_a_header_counts_in_its_checksum() -> None:
+    good = bytearray(block(b"assets/x", size=3))
+    for at in (0, 147, 156, 511):
+        changed = bytearray(good)
+        changed[at] ^= 1
+        assert refusal(capsule(bytes(changed), b"abc" + bytes(509))).code in (
+            "archive-damaged",
+            "archive-path",
+        )
+    spaced = bytearray(good)
+    spaced[148:156] = b" %5o\0 " % sum(good[:148] + b" " * 8 + good[156:])
+    assert scan_archive(capsule(bytes(spaced), b"abc" + bytes(509))).entries
+
+
 def test_a_size_that_is_a_lie_runs_into_the_end() -> None:
     assert refusal(capsule(block(b"assets/x", size=8**11 - 1))).code == "archive-damaged"
 
@@ -413,7 +486,77 @@ def test_broken_gzip_headers(head: bytes) -> None:
     assert refusal(head + GOOD[10:]).code == "archive-damaged"
 
 
+def test_gzip_headers_end_where_their_fields_end() -> None:
+    plain = gzip.decompress(GOOD)
+    for fields in ({"name": b"a"}, {"comment": b"c"}, {"extra": b"xy"}, {"name": b"a", "extra": b"x" * 300}):
+        assert scan_archive(io.BytesIO(gzip_with_fields(plain, **fields))).entries
+    whole = gzip_with_fields(plain, name=b"x")
+    wrong = bytearray(whole)
+    wrong[12] ^= 1  # the header's checksum follows ten bytes and `x\\0`
+    assert refusal(bytes(wrong)).message == (
+        "truncated or corrupt archive: the gzip header does not match its checksum"
+    )
+    assert (
+        refusal(GOOD[:9]).message
+        == "truncated or corrupt archive: the file ends at byte 9, inside its gzip header"
+    )
+    assert refusal(GOOD[:10]).message == (
+        "truncated or corrupt archive: the file ends at byte 10, before its gzip stream does"
+    )
+
+
 # Limits
+
+
+def test_the_published_limits() -> None:
+    assert Limits() == Limits(
+        packed_bytes=52_428_800,
+        unpacked_bytes=536_870_912,
+        entries=10_000,
+        ratio=100,
+        ratio_free_bytes=1_048_576,
+        window_bytes=8_388_608,
+    )
+
+
+def test_what_is_exactly_at_a_limit_is_taken() -> None:
+    unpacked = len(gzip.decompress(GOOD))
+    exact = {"packed_bytes": len(GOOD), "unpacked_bytes": unpacked, "entries": 2}
+    assert scan_archive(io.BytesIO(GOOD), limits=Limits(**exact)).entries
+    for name, code in (
+        ("packed_bytes", "archive-too-large"),
+        ("unpacked_bytes", "archive-unpacked-too-large"),
+        ("entries", "archive-too-many-entries"),
+    ):
+        assert refusal(GOOD, Limits(**{**exact, name: exact[name] - 1})).code == code
+
+
+def test_a_bomb_is_what_is_over_the_ratio_and_over_what_is_free() -> None:
+    check_unpacked(1000, 10, Limits(ratio=100, ratio_free_bytes=999))
+    check_unpacked(1000, 1, Limits(ratio=100, ratio_free_bytes=1000))
+    with pytest.raises(LimitExceeded) as caught:
+        check_unpacked(1001, 10, Limits(ratio=100, ratio_free_bytes=1000))
+    assert (caught.value.code, caught.value.context) == ("archive-bomb", {"packed_bytes": 10})
+    with pytest.raises(LimitExceeded) as caught:
+        check_unpacked(1001, 10, Limits(unpacked_bytes=1000, ratio=1000))
+    assert caught.value.context == {"limit_bytes": 1000}
+
+
+def test_a_limit_is_told_with_what_was_found() -> None:
+    assert refusal(GOOD, Limits(packed_bytes=len(GOOD) - 1)).context == {"size_bytes": len(GOOD)}
+    assert refusal(GOOD, Limits(entries=1)).context == {"limit": 1}
+    manifest = refusal(capsule(block(b"Capsule.toml", size=MIB), manifest=False))
+    assert manifest.message == "the archive's Capsule.toml is larger than 256 KiB"
+    assert manifest.context == {"size_bytes": MIB}
+
+
+def test_folders_that_no_entry_names_count_twice_the_entries_at_most() -> None:
+    wall = NameWall(2)
+    wall.admit("a/b/c/d", "file")
+    with pytest.raises(LimitExceeded) as caught:
+        wall.admit("e", "file")
+    assert caught.value.message == "the archive has more than 4 files and folders"
+    assert caught.value.context == {"limit": 4}
 
 
 def test_more_than_50_mib_is_refused_unread() -> None:
@@ -516,6 +659,14 @@ def test_a_zstd_window_over_8_mib() -> None:
         "the zstd window is larger than 8 MiB",
     )
     assert scan_archive(io.BytesIO(streamed(tar(), 23))).compression == "zstd"
+
+
+def test_a_zstd_frame_that_needs_a_dictionary() -> None:
+    samples = [tar(entry(b"assets/%d" % number, b"%d" % number * 50)) for number in range(40)]
+    words = zstandard.train_dictionary(4096, samples)
+    chosen = zstandard.ZstdCompressionParameters.from_level(3, write_checksum=True, write_dict_id=True)
+    data = zstandard.ZstdCompressor(dict_data=words, compression_params=chosen).compress(tar())
+    assert refusal(data).code == "archive-zstd-frame"
 
 
 def test_a_zstd_frame_without_checksum() -> None:

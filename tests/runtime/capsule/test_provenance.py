@@ -144,6 +144,42 @@ def test_envelopes_that_are_refused(data: bytes, code: str) -> None:
     assert caught.value.code == code
 
 
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"{}" + b" " * (64 * 1024 - 1), f"is larger than {MAX_PROVENANCE_BYTES} bytes"),
+        (b"nothing", "is not JSON"),
+        (change()[:-1] + b', "note": 1, "note": 1}', "is not JSON"),
+        (b"7", "is not a JSON object"),
+        (change(content_digest="ab" * 31), "has no `content_digest` of 64 lowercase hexadecimal digits"),
+        (change(content_digest="ag" * 32), "has no `content_digest` of 64 lowercase hexadecimal digits"),
+        (change(signer=""), "has no `signer` of 32 bytes in base64"),
+        (change(signature="AA==\n"), "has no `signature` of 64 bytes in base64"),
+    ],
+)
+def test_damage_is_named(data: bytes, what: str) -> None:
+    with pytest.raises(Corrupt) as caught:
+        parse_provenance(data)
+    assert caught.value.message == f"`Capsule.provenance.json` {what}"
+
+
+def test_an_envelope_has_a_bounded_size() -> None:
+    data = change()
+    whole = data + b" " * (MAX_PROVENANCE_BYTES - len(data))
+    assert parse_provenance(whole) == parse_provenance(data)
+    assert MAX_PROVENANCE_BYTES == 64 * 1024
+
+
+def test_a_refusal_says_who_and_what_was_signed() -> None:
+    provenance = sign_content(DIGEST, SEED)
+    with pytest.raises(Corrupt) as caught:
+        verify_provenance(provenance, Digest("cd" * 32))
+    assert caught.value.context == {"signed": DIGEST, "found": "cd" * 32}
+    with pytest.raises(Corrupt) as caught:
+        verify_provenance(replace(provenance, signature=bytes(64)), DIGEST)
+    assert caught.value.context == {"signer": provenance.signer}
+
+
 def test_unknown_keys_are_taken() -> None:
     assert parse_provenance(change(note="later")) == parse_provenance(change())
 
