@@ -46,10 +46,11 @@ class _Lane(Generic[Message]):
 
     __slots__ = ("deficit_bytes", "queue", "used_bytes")
 
-    def __init__(self, deficit_bytes: int) -> None:
+    deficit_bytes: int
+
+    def __init__(self) -> None:
         self.queue: deque[tuple[int, Message]] = deque()
         self.used_bytes = 0
-        self.deficit_bytes = deficit_bytes
 
 
 class Inbox(Generic[Message]):
@@ -94,7 +95,7 @@ class Inbox(Generic[Message]):
             self._evict(fullest, self._lanes[fullest])
         lane = self._lanes.get(principal)
         if lane is None:
-            lane = self._lanes[principal] = _Lane(0)
+            lane = self._lanes[principal] = _Lane()
             lane.deficit_bytes = self.quantum_bytes
             self._turns.append(principal)
         lane.queue.append((size_bytes, message))

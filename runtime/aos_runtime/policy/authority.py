@@ -67,11 +67,11 @@ def covers_capability(pattern: str, capability: str) -> bool:
     A trailing `*` takes one or more segments, a lone `*` everything, a `*` in the middle exactly one.
     What breaks the grammar covers nothing and is covered by nothing.
     """
-    if capability_problem(pattern) is not None or capability_problem(capability) is not None:
+    if capability_problem(capability) is not None:  # what is then equal to a segment is one, or a `*`
         return False
     held, asked = pattern.split(":"), capability.split(":")
-    if held[-1] == "*" and len(asked) >= len(held):
-        return _match(held[:-1], asked)
+    if held[-1] == "*":
+        return len(asked) >= len(held) and _match(held[:-1], asked)
     return len(held) == len(asked) and _match(held, asked)
 
 
@@ -158,15 +158,10 @@ def ungrantable(
             pattern
             for pattern in patterns
             if _objection(profile, pattern, groups, device) is not None
-            or any(_overlaps(revoked, pattern) for revoked in (profile.revokes if profile else ()))
+            or any(covers_capability(pattern, revoked) for revoked in (profile.revokes if profile else ()))
         ),
         None,
     )
-
-
-def _overlaps(revoked: str, pattern: str) -> bool:
-    """Whether a revoked pattern takes anything out of `pattern`."""
-    return covers_capability(revoked, pattern) or covers_capability(pattern, revoked)
 
 
 def _objection(

@@ -48,7 +48,7 @@ class Endpoint:
 
 def parse_host(text: str) -> Host | None:
     """Read a host, an IPv6 address with or without brackets.  None where it is none, or two at once."""
-    if not 0 < len(text) <= MAX_HOST_CHARS:
+    if len(text) > MAX_HOST_CHARS:
         return None
     if text.startswith("[") and text.endswith("]"):
         return _parse_ipv6(text[1:-1])
@@ -90,11 +90,11 @@ def _to_ascii(text: str) -> str | None:
 
     try:
         return idna.encode(text, uts46=True).decode("ascii").lower()
-    except (idna.IDNAError, UnicodeError):
+    except UnicodeError:  # of which idna's own is one
         pass
     try:  # full-width digits and dots, of which no name is made, but addresses are
         mapped = idna.uts46_remap(text)
-    except (idna.IDNAError, UnicodeError):
+    except UnicodeError:
         return None
     return mapped if mapped.isascii() and _NUMBER.match(mapped.rstrip(".").rpartition(".")[2]) else None
 
@@ -110,7 +110,7 @@ def _parse_ipv6(text: str) -> Host | None:
 
 def _parse_ipv4(labels: list[str]) -> Host | None:
     """One to four numbers, decimal, octal or hexadecimal, the last one filling what is left."""
-    if len(labels) > 4 or not all(map(_NUMBER.match, labels)) or any(len(one) > 40 for one in labels):
+    if len(labels) > 4 or not all(map(_NUMBER.match, labels)):
         return None
     try:
         numbers = [_read_number(label) for label in labels]
@@ -124,7 +124,7 @@ def _parse_ipv4(labels: list[str]) -> Host | None:
 
 
 def _read_number(text: str) -> int:
-    if text[:2] in ("0x", "0X"):
+    if text.startswith("0x"):
         return int(text[2:] or "0", 16)
     return int(text, 8 if text.startswith("0") else 10)
 

@@ -155,7 +155,7 @@ def _inject(value: str, secret: Callable[[str], str | None]) -> str | None:
         if not _VALUE.match(text):
             raise Refused("invalid-request", f"the secret {found[1]} cannot stand in a header")
     rest = value[place:]
-    if _SECRET_START in "".join(parts[::2]) or _SECRET_START in rest:
+    if any(_SECRET_START in written for written in (*parts[::2], rest)):
         raise Refused("invalid-request", "a placeholder is written {{secret:NAME}}")
     return "".join((*parts, rest))
 

@@ -59,7 +59,7 @@ def payload_digest(body: bytes, key: bytes) -> str:
 
 def payload_keys(body: bytes, words: Sequence[str] = ()) -> list[str] | None:
     """The top-level keys, at most 16 and each cut to 64 characters; None where it is no object or large."""
-    if len(body) > MAX_LISTED_BYTES or not body.startswith(b"{"):
+    if len(body) > MAX_LISTED_BYTES:
         return None
     value = _parse(body)
     if not isinstance(value, dict):

@@ -77,8 +77,10 @@ def parse_url(text: str) -> Url | UrlProblem:
     if scheme not in DEFAULT_PORTS:
         return UrlProblem.SCHEME
     authority = _AUTHORITY.match(found["authority"] or "")
-    host = parse_host(authority["host"]) if authority is not None else None
-    if authority is None or host is None:
+    if authority is None:
+        return UrlProblem.INVALID
+    host = parse_host(authority["host"])
+    if host is None:
         return UrlProblem.INVALID
     port = int(authority["port"] or DEFAULT_PORTS[scheme])
     if not 0 < port <= MAX_PORT:

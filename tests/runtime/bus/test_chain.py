@@ -92,6 +92,11 @@ def test_deny_stops_with_its_reason() -> None:
     assert (chain.link, chain.payload, chain.denied) == (None, b"one", "not today")
 
 
+def test_an_outcome_without_data_or_reason_has_neither() -> None:
+    outcome = Outcome(Verdict.CONTINUE)
+    assert (outcome.data, outcome.reason) == (b"", "")
+
+
 def test_a_trap_in_the_middle_denies_the_rest() -> None:
     _seen, chain = run([trapped("deadline", "x")])
     assert (chain.link, chain.denied) == (None, "interceptor exceeded its execution deadline")

@@ -122,6 +122,13 @@ def test_bus_rounds_of_a_budget_of_12_000_bytes(alice: list[int], bob: list[int]
     assert "".join(iter(inbox.take, None)) == order
 
 
+def test_whose_turn_it_is_goes_round() -> None:
+    inbox: Inbox[str] = Inbox()
+    for word in ("a1", "b1", "c1", "a2", "b2", "c2"):
+        inbox.offer(word[0], 1, word)
+    assert list(iter(inbox.take, None)) == ["a1", "b1", "c1", "a2", "b2", "c2"]
+
+
 def test_large_messages_get_no_more_bytes_than_small_ones() -> None:
     """Deficit round robin: while both wait, the bytes of two principals differ by about a quantum."""
     inbox: Inbox[tuple[str, int]] = Inbox()

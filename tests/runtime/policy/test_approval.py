@@ -71,6 +71,11 @@ def test_an_action_has_256_characters_and_a_resource_4096() -> None:
     assert (MAX_ACTION_CHARACTERS, MAX_RESOURCE_CHARACTERS) == (256, 4096)
 
 
+@pytest.mark.parametrize("hidden", "\x00\x7f\u00ad\u200b\u2028\u2029\ue000\ud800\u0378")
+def test_each_kind_of_hidden_character_is_written_out(hidden: str) -> None:
+    assert spell_out(f"a{hidden}b é") == f"a\\u{{{ord(hidden):x}}}b é"
+
+
 @given(st.text())
 def test_nothing_that_is_spelled_out_is_hidden(text: str) -> None:
     shown = spell_out(text)
@@ -125,6 +130,7 @@ def test_a_denial_wins_and_silence_is_none() -> None:
 
 def test_a_pattern_allows_no_second_command_but_denies_one() -> None:
     second = PUSH._replace(resource="git push; reboot")
+    assert find_verdict([Rule(resource="git push*")], PUSH) is True
     assert find_verdict([Rule(resource="git push*")], second) is None
     assert find_verdict([Rule(resource="git push*", allows=False)], second) is False
     assert find_verdict([Rule(resource="*")], second) is True, "a whole star was written knowing it"

@@ -49,6 +49,8 @@ ADMIN, AGENT, RESTRICTED = (Principal(groups=(group,)) for group in ("admin", "a
         ("capsule:*", "capsule:list", True),
         ("capsule:*", "capsule:a:b", True),
         ("capsule:*", "capsule", False),
+        ("audit:x:*", "audit:y:z", False),
+        ("audit:x:*", "audit:x:y:z", True),
         ("capsule:*", "self:capsule:list", False),
         ("self:*", "self:capsule:list", True),
         ("self:*", "capsule:list", False),

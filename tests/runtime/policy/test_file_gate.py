@@ -66,6 +66,23 @@ def test_what_is_no_path(path: str) -> None:
     assert parse_place(path) is None
 
 
+@pytest.mark.parametrize(
+    ("path", "written"),
+    [
+        ("/tmp", "/tmp"),
+        ("/tmp/x//y", "/tmp/x/y"),
+        ("a//b", "cwd://a/b"),
+        ("", "cwd://"),
+        ("home://", "home://"),
+        ("home:///a", "home://a"),
+    ],
+)
+def test_a_place_is_written_as_a_guest_writes_it(path: str, written: str) -> None:
+    place = parse_place(path)
+    assert place is not None
+    assert place.render() == written
+
+
 def test_a_path_has_4096_bytes_at_most() -> None:
     assert parse_place("x" * 4096) is not None
     assert parse_place("é" * 2048) is not None
@@ -127,6 +144,11 @@ def test_what_lies_below_is_touched_and_not_covered() -> None:
     assert not gate.touches(Root.WORKSPACE, ("other",), WORKSPACE_BASE)
 
 
+def test_an_entry_that_steps_up_allows_nothing_on_its_way() -> None:
+    assert not FileGate(("home://a/../b",)).touches(Root.HOME, ("a",), None)
+    assert not FileGate(("/srv/../etc",)).touches(Root.WORKSPACE, (), ("srv",))
+
+
 names = st.sampled_from(["a", "b", "docs", "x"])
 
 
@@ -167,6 +189,7 @@ def test_a_generation_is_reached_through_the_installed_capsules_only() -> None:
     generation = (".local", "generations", "fs", "1", "meta.json")
     assert home_shows(generation, (".local", "capsules", "fs", "meta.json"))
     assert not home_shows(generation, ("shortcut", "meta.json"))
+    assert not home_shows((".local", "tokens"), (".local", "capsules", "fs"))
 
 
 def test_a_denial_is_one_line() -> None:

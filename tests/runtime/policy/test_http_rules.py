@@ -123,6 +123,22 @@ def test_a_secret_stands_where_its_name_was_and_its_header_is_private() -> None:
 
 def test_the_header_of_a_secret_that_is_not_set_is_left_out() -> None:
     assert check_headers([("X-Key", "{{secret:KEY}}")], HERE, {}.get) == ((), frozenset())
+    rest = [("X-Key", "{{secret:KEY}}"), ("Y", "z")]
+    assert check_headers(rest, HERE, {}.get) == ((("Y", "z"),), frozenset())
+
+
+def test_what_only_looks_like_a_placeholder_once_it_is_filled_is_none() -> None:
+    written = "{{sec{{secret:A}}ret:x{{secret:A}}"
+    assert check_headers([("X", written)], HERE, {"A": "-"}.get)[0] == (("X", "{{sec-ret:x-"),)
+
+
+def test_of_what_is_not_valid_the_start_is_shown() -> None:
+    with pytest.raises(Refused) as refused:
+        check_headers([("é" * 65, "")], HERE, no_secret)
+    assert refused.value.why == f"the header '{'é' * 64}' is not valid"
+    with pytest.raises(Refused) as refused:
+        check_method("é" * 41)
+    assert refused.value.why == f"the method '{'é' * 40}' cannot be used"
 
 
 def test_a_secret_that_the_capsule_has_not_declared_is_denied() -> None:
@@ -139,6 +155,7 @@ def test_a_secret_that_the_capsule_has_not_declared_is_denied() -> None:
         "{{secret:A B}}",
         "{{secret:A}}{{secret:1}}",
         "{{secret:1}}{{secret:A}}",
+        "{{secret:A}}{{secret:1}}{{secret:A}}",
     ],
 )
 def test_a_placeholder_that_is_malformed_is_refused(value: str) -> None:
@@ -224,7 +241,18 @@ def test_an_integrity_is_read(algorithm: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "sha256", "sha256-", "md5-AAAA", "sha256-é", "sha256-AAAA", "sha256-!", "SHA256-x"]
+    "text",
+    [
+        "",
+        "sha256",
+        "sha256-",
+        "md5-AAAA",
+        "sha256-é",
+        "sha256-AAAA",
+        "sha256-!",
+        "SHA256-x",
+        f"sha256-!{'A' * 43}=",
+    ],
 )
 def test_what_is_no_integrity_is_refused(text: str) -> None:
     with pytest.raises(Refused):

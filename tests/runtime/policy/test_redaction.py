@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aos_runtime.policy.redaction import (
+    DIGEST_KEY_BYTES,
     HIDDEN,
     MAX_DEPTH,
     MAX_LISTED_BYTES,
@@ -88,6 +89,8 @@ def test_the_keys_are_bounded() -> None:
     assert keys is not None and len(keys) == 16 and {len(key) for key in keys} == {64}
     assert payload_keys(b"[1]") is None
     assert payload_keys(b'{"a"') is None
+    assert payload_keys(b'{"a":"' + b"x" * (64 * 1024 - 7) + b'"}') is None
+    assert payload_keys(b"[" * 5000) is None
     assert payload_keys(b'{"a":"' + b"x" * (64 * 1024 - 8) + b'"}') == ["a"]
     assert payload_keys(b'{"a":"' + b"x" * MAX_LISTED_BYTES + b'"}') is None
     assert payload_keys(b'{"has sk-12345":1}', secret_words(["sk-12345"])) == [f"has {HIDDEN}"]
@@ -98,6 +101,7 @@ def test_a_digest_tells_equal_from_different_and_needs_the_boots_key() -> None:
     assert payload_digest(b"a", KEY) != payload_digest(b"b", KEY)
     assert payload_digest(b"a", KEY) != payload_digest(b"a", b"\1" * 32)
     assert len(payload_digest(b"a", KEY)) == 16
+    assert len(KEY) == DIGEST_KEY_BYTES
 
 
 @given(value=JSON, secret=st.text(min_size=4, max_size=12, alphabet="qrstuvwxyz0123456789"))

@@ -95,6 +95,18 @@ def test_a_bundled_capsule_of_tools_only_is_bound_tool_by_tool() -> None:
     assert bind_providers([bundled, installed]).yielded == {}
 
 
+def test_a_bundled_capsule_that_is_no_router_yields_too() -> None:
+    rows = ("notes.v1.add", "notes.v1.list")
+    surfaces = bind_providers([capsule("notes", *rows, bundled=True), capsule("mine", *rows)])
+    assert surfaces.yielded == {("notes", row): "mine" for row in rows}
+
+
+def test_a_topic_that_nobody_invokes_has_no_provider_whatever_covers_it() -> None:
+    surfaces = bind_providers([capsule("a", "tool.v1.execute.*.result", "tool.v1.execute.*")])
+    assert surfaces.provider_of("tool.v1.execute.search.result") is None
+    assert surfaces.provider_of("tool.v1.execute.result") is None
+
+
 def test_at_the_same_instant_the_name_decides() -> None:
     assert winner(capsule("c"), capsule("a"), capsule("b")) == "a"
 
@@ -126,6 +138,8 @@ def test_commands_have_one_provider_and_know_no_schema() -> None:
     topic = "cli.v1.command.run.git"
     surfaces = bind_providers([capsule("b", topic, tools=frozenset()), capsule("a", topic, tools=None)])
     assert surfaces.provider_of(topic) == "a"
+    silent = bind_providers([capsule("b", topic, tools=None), capsule("a", topic, tools=frozenset())])
+    assert silent.provider_of(topic) == "a"
     assert [shadow.loser for shadow in surfaces.shadowed] == ["b"]
 
 

@@ -72,6 +72,7 @@ def test_abi_18_what_is_no_http_address_is_refused(text: str, problem: UrlProble
         ("b", "https://example.com:8443/a/b"),
         ("//other.example/x", "https://other.example/x"),
         ("http://[::1]/", "http://[::1]/"),
+        (" /b?c ", "https://example.com:8443/b?c"),
         ("?q", "https://example.com:8443/a/a?q"),
         ("file:///etc/passwd", UrlProblem.SCHEME),
         ("javascript:alert(1)", UrlProblem.SCHEME),
@@ -83,6 +84,10 @@ def test_abi_18_what_is_no_http_address_is_refused(text: str, problem: UrlProble
 def test_a_location_is_resolved_against_where_it_came_from(location: str, target: str | UrlProblem) -> None:
     found = resolve_location(url("https://example.com:8443/a/a"), location)
     assert (found.render() if isinstance(found, Url) else found) == target
+
+
+def test_the_problems_are_the_wit_names() -> None:
+    assert [*UrlProblem] == ["invalid-request", "scheme-denied"]
 
 
 def test_an_address_has_16384_characters_at_most() -> None:
