@@ -88,6 +88,7 @@ def changes(tmp_path: Path, source: str) -> list[str]:
         ("a = b is None", ["b is None -> b is not None"]),
         ("a = b in c", ["b in c -> b not in c"]),
         ("a = b and c", ["b and c -> c", "b and c -> b"]),
+        ("a = b or (c, d)", ["b or (c, d) -> (c, d)", "b or (c, d) -> b"]),
         (
             "a = b or c or d",
             ["b or c or d -> c or d", "b or c or d -> b or d", "b or c or d -> b or c"],

@@ -70,6 +70,10 @@ SOAKS: dict[str, tuple[str, str]] = {
         "tests.soak.frames",
         "a million damaged frames to decoders and ingress: a fault of the peer or a refusal, memory flat",
     ),
+    "mutants": (
+        "tests.soak.mutants",
+        "small wrong changes to capsule, bus and policy: the tests notice nine in ten, the others are listed",
+    ),
 }
 """name -> (module with a function `run`, one line that says what it does).  A new soak is a line here."""
 

@@ -139,16 +139,24 @@ class _Walker:
 
 
 def _difference(old: ast.AST, new: ast.AST) -> str:
-    match new:
-        case ast.Pass():
-            return f"{_shown(old)} -> removed"
-        case ast.Dict(keys=items) | ast.Set(elts=items) | ast.List(elts=items) | ast.Tuple(elts=items):
-            before = old.keys if isinstance(old, ast.Dict) else old.elts  # type: ignore[attr-defined]
-            kept = next((at for at, one in enumerate(items) if one is not before[at]), len(items))
-            gone = before[kept]
-            return f"without {_shown(gone) if gone else '**'}: {_shown(old)}"
+    if isinstance(new, ast.Pass):
+        return f"{_shown(old)} -> removed"
+    before, after = _entries(old), _entries(new)
+    if len(before) <= len(after):
+        return f"{_shown(old)} -> {_shown(new)}"
+    kept = next((at for at, one in enumerate(after) if one is not before[at]), len(after))
+    gone = before[kept]
+    return f"without {_shown(gone) if gone else '**'}: {_shown(old)}"
+
+
+def _entries(node: ast.AST) -> Sequence[ast.AST | None]:
+    match node:
+        case ast.Dict(keys=keys):
+            return keys
+        case ast.Set(elts=items) | ast.List(elts=items) | ast.Tuple(elts=items):
+            return items
         case _:
-            return f"{_shown(old)} -> {_shown(new)}"
+            return ()
 
 
 def _shown(node: ast.AST) -> str:

@@ -14,9 +14,9 @@ def profile(*groups: str, grants: tuple[str, ...] = (), enabled: bool = True) ->
 
 def test_nobody_may_do_nothing() -> None:
     assert Standing() == NOBODY
-    assert Standing(
-        enabled=False, capsules=frozenset(), uses_any=False, lists=False, is_exempt=False
-    ) == NOBODY
+    assert (
+        Standing(enabled=False, capsules=frozenset(), uses_any=False, lists=False, is_exempt=False) == NOBODY
+    )
     assert standing_of(None) == standing_of(profile("admin", enabled=False), ("x",)) == NOBODY
     for is_bundled in (True, False):
         assert not NOBODY.may_call("x", is_bundled=is_bundled)
