@@ -14,6 +14,7 @@ import pytest
 from aos_runtime.capsule.archive import iter_members, scan_archive
 from aos_runtime.capsule.manifest import Manifest, parse_manifest
 from aos_runtime.host import Code, HookResult, Instance
+from aos_runtime.store.bundled import read_catalogue
 from aos_runtime.wire.payloads import encode_tool_request, encode_tool_result
 from bench.capsules import BUNDLED
 from tests.support.capsule_conformance import call_tool, check_any, loaded
@@ -171,6 +172,8 @@ def test_a_tool_of_the_sdk_keeps_the_convention(tmp_path: Path, recorder: Record
     assert rows["tool.v1.request.describe"] == "tool_describe"
     [tool] = check_any(component)
     assert tool["name"] == "hello" and tool["input_schema"]["type"] == "object"
+    assert tool["description"].startswith("Greet someone."), "the comment of its method"
+    assert tool["input_schema"]["properties"]["name"]["description"].startswith("Who to greet.")
     with loaded(component) as code:
         instance = Instance(code, recorder.context())
         content, is_error = call_tool(instance, recorder, "hello", {"name": "Ada"})
@@ -179,3 +182,24 @@ def test_a_tool_of_the_sdk_keeps_the_convention(tmp_path: Path, recorder: Record
         assert "failed to parse tool arguments" in content and is_error
         [(topic, _)] = recorder.published
         assert topic == "tool.v1.execute.hello.result"
+
+
+DOMAINS = {
+    "files": ("fs_read", "fs_write"),
+    "network": ("net", "net_connect", "net_bind"),
+    "programs": ("host_process",),
+    "people": ("identity",),
+}
+
+
+def test_each_bundled_capsule_asks_for_things_of_one_domain(
+    tmp_path: Path,
+) -> None:
+    names = [row.name for row in read_catalogue()]
+    assert {"fs", "http", "router", "hello"} <= set(names)
+    for name in names:
+        manifest, _ = unpacked(name, tmp_path)
+        held = manifest.capabilities
+        domains = [domain for domain, keys in DOMAINS.items() if any(held.entries(key) for key in keys)]
+        assert len(domains) <= 1, f"{name} spans {domains}"
+        assert not (held.uplink or held.allow_prompt_injection), name

@@ -41,5 +41,6 @@ def test_a_tool_answers(in_lane: Callable[[Path], Path], hello_capsule: Path) ->
 def test_state_and_panics(in_lane: Callable[[Path], Path], sampler_capsule: Path) -> None:
     component = in_lane(sampler_capsule)
     conformance.check_state(component, "count", {}, ["1", "2", "3"])
+    conformance.check_error(component, "refuse", {"text": "not today"}, "not today")
     conformance.check_panic(component, "explode", {"text": "boom"}, "exploded: boom")
     conformance.check_tool(component, "repeat", {"bytes": 100_000}, "x" * 100_000)

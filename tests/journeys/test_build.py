@@ -14,11 +14,15 @@ import signal
 import subprocess
 import textwrap
 import time
+import uuid
 from pathlib import Path
 
 import pytest
 
 from aos_runtime.capsule.archive import iter_members, scan_archive
+from aos_runtime.host import Instance
+from tests.support.capsule_conformance import call_tool, loaded
+from tests.support.guests import Recorder
 from tests.support.installation import ROOT, Aos, Ended, is_alive, wait_until
 from tests.support.projects import shared_target
 
@@ -204,7 +208,14 @@ def test_bld_04_the_getrandom_flag_is_added_where_it_is_missing(author: Author) 
     edit(project / "src" / "lib.rs", '"Hello, {}!", args.name', '"{} {}", uuid::Uuid::new_v4(), args.name')
     ended = author.build(project)
     assert ended.err.count('the flag --cfg=getrandom_backend="custom" was added') == 1
-    assert "entropy.wasm" in members(project / "dist" / "entropy.capsule")
+    component = project / "entropy.wasm"
+    component.write_bytes(members(project / "dist" / "entropy.capsule")["entropy.wasm"])
+    with loaded(component) as code:
+        recorder = Recorder()
+        instance = Instance(code, recorder.context())
+        said = [call_tool(instance, recorder, "hello", {"name": "Ada"})[0] for _ in range(2)]
+    identities = {uuid.UUID(content.removesuffix(" Ada")) for content in said}
+    assert len(identities) == 2, "what the host gives is random"
 
 
 def test_bld_01_bld_17_a_workspace_member_with_a_library_name_of_its_own(author: Author) -> None:

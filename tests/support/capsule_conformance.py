@@ -72,6 +72,15 @@ def check_tool(component: Path, name: str, arguments: dict[str, object], content
         assert denied.action == "deny", denied
 
 
+def check_error(component: Path, name: str, arguments: dict[str, object], said: str) -> None:
+    """What a tool returns as its error is the text of an error result, and no state is kept of its call."""
+    with loaded(component) as code:
+        recorder = Recorder()
+        content, is_error = call_tool(Instance(code, recorder.context()), recorder, name, arguments)
+        assert is_error and said in content, content
+        assert recorder.kv.values == {}, recorder.kv.values
+
+
 def check_panic(component: Path, name: str, arguments: dict[str, object], said: str) -> None:
     """CMP-12: a panic is logged with its place, ends the instance, and outward has no backtrace."""
     with loaded(component) as code:

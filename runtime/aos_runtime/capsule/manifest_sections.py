@@ -56,6 +56,7 @@ PACKAGE_KEYS = (
     "exclude",
     "metadata",
 )
+COMPONENT_TYPES = ("executable", "library")
 COMPONENT_KEYS = ("id", "file", "entrypoint", "hash", "type", "link", "capabilities")
 
 MAX_CAPABILITY_ENTRIES = 1000
@@ -145,8 +146,12 @@ def _read_component(section: Section) -> Component:
     digest = section.optional_text("hash")
     if digest is not None and not _HASH.fullmatch(digest):
         section.error("hash", "is not `sha256:` or `blake3:` and 64 lowercase hexadecimal digits")
+    kind = section.text("type", "executable")
+    if kind not in COMPONENT_TYPES:
+        section.warn("type", f"is {kind!r}, which is taken as executable", hint="use executable or library")
+        kind = "executable"
     section.texts("link")
-    return Component(id=section.text("id"), file=file, hash=digest, type=section.text("type"))
+    return Component(id=section.text("id"), file=file, hash=digest, type=kind)
 
 
 def _read_capability_table(table: Section) -> tuple[Capabilities, tuple[str, ...]]:

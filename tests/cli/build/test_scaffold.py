@@ -103,6 +103,30 @@ def test_the_manifest_of_the_scaffold_names_what_cargo_makes() -> None:
     assert files["Capsule.toml"]["capabilities"] == {}
 
 
+def test_the_files_of_cargo_say_what_the_guide_says() -> None:
+    files = {file.path: file.data.decode() for file in rendered() if file.path.endswith((".toml", ".rs"))}
+    assert tomllib.loads(files[".cargo/config.toml"]) == {
+        "build": {"target": "wasm32-unknown-unknown"},
+        "target": {"wasm32-unknown-unknown": {"rustflags": ['--cfg=getrandom_backend="custom"']}},
+    }
+    assert tomllib.loads(files["rust-toolchain.toml"])["toolchain"] == {
+        "channel": "1.95.0",
+        "targets": ["wasm32-unknown-unknown"],
+        "components": ["rustfmt", "clippy"],
+    }
+    cargo = tomllib.loads(files["Cargo.toml"])
+    assert (cargo["package"]["edition"], cargo["package"]["publish"]) == ("2024", False)
+    assert set(cargo["dependencies"]) == {"astrid-sdk", "serde", "serde_json"}
+    assert cargo["profile"]["release"] == {
+        "opt-level": "z",
+        "lto": True,
+        "codegen-units": 1,
+        "strip": True,
+        "panic": "abort",
+    }
+    assert files["src/lib.rs"].startswith("#![deny(unsafe_code)]\n#![deny(clippy::all)]\n")
+
+
 def test_new_04_the_floor_excludes_the_sdk_whose_tools_are_never_found() -> None:
     cargo = next(file for file in rendered() if file.path == "Cargo.toml")
     assert tomllib.loads(cargo.data.decode())["dependencies"]["astrid-sdk"]["version"] == "0.7.1"

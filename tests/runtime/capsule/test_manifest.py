@@ -65,6 +65,48 @@ def problems(body: str) -> tuple[Issue, ...]:
     return caught.value.issues
 
 
+@pytest.mark.parametrize(("kept", "missing"), [('name = "a"', "version"), ('version = "0.1.0"', "name")])
+def test_a_package_has_a_name_and_a_version(kept: str, missing: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse_manifest(f"[package]\n{kept}\n".encode())
+    assert [issue.message for issue in caught.value.issues] == [f"`package.{missing}` is missing"]
+
+
+def test_a_component_is_executable_unless_it_says_library() -> None:
+    found = {}
+    for row in ("", 'type = "library"\n', 'type = "executable"\n', 'type = "plugin"\n'):
+        manifest = read(f'[[component]]\nfile = "a.wasm"\n{row}')
+        assert manifest.component is not None
+        found[row] = (manifest.component.type, [issue.message for issue in manifest.warnings])
+    assert list(found.values()) == [
+        ("executable", []),
+        ("library", []),
+        ("executable", []),
+        ("executable", ["`component[0].type` is 'plugin', which is taken as executable"]),
+    ]
+
+
+def test_imports_and_exports_mean_the_same_flat_and_nested() -> None:
+    flat = read(
+        '[imports]\n"astrid:llm" = "^1.0"\n"astrid:kv" = { version = "^1.0", optional = true }\n'
+        '[exports]\n"astrid:http" = "1.0.0"\n'
+    )
+    nested = read(
+        '[imports.astrid]\nllm = "^1.0"\nkv = { version = "^1.0", optional = true }\n'
+        '[exports.astrid]\nhttp = "1.0.0"\n'
+    )
+    assert (flat.imports, flat.exports) == (nested.imports, nested.exports)
+    assert [(one.interface, one.optional) for one in flat.imports] == [("llm", False), ("kv", True)]
+
+
+def test_a_handler_has_the_priority_100_where_none_is_said() -> None:
+    manifest = read(
+        '[subscribe]\n"a.b" = { wit = "opaque", handler = "one" }\n'
+        '"a.c" = { wit = "opaque", handler = "two", priority = 7 }\n"a.d" = "opaque"\n'
+    )
+    assert [(row.handler, row.priority) for row in manifest.handlers] == [("one", 100), ("two", 7)]
+
+
 def test_man_01_the_guides_damaged_row() -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_manifest((GOLDEN / "guide-damaged.toml").read_bytes())

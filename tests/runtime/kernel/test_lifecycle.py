@@ -74,6 +74,21 @@ def test_a_reload_keeps_the_queue_and_the_counts(bench: Bench) -> None:
     assert [one.closed for one in bench.instances] == [True, False]
 
 
+def test_a_version_that_is_there_serves_from_its_reload_on_and_not_before(bench: Bench) -> None:
+    seen: list[str] = []
+    bench.capsule("one", lambda call: seen.append("old"), subscribe={"a.v1": "go"})
+    bench.lifecycle.load_all(ALICE)
+    bench.capsule("one", lambda call: seen.append("new"), subscribe={"a.v1": "go"}, version="0.2.0")
+    for _ in range(2):
+        bench.publish("a.v1")
+        bench.run()
+    assert seen == ["old", "old"]
+    bench.lifecycle.reload(ALICE, ONE)
+    bench.publish("a.v1")
+    bench.run()
+    assert seen == ["old", "old", "new"]
+
+
 def test_an_idle_capsules_old_instance_is_closed_by_the_reload(bench: Bench) -> None:
     bench.capsule("one", subscribe={"a.v1": "go"})
     bench.lifecycle.load_all(ALICE)

@@ -19,6 +19,7 @@ from aos_runtime.kernel.audit import HostCall
 from aos_runtime.kernel.budget import Budget
 from aos_runtime.kernel.kernel import system_cause
 from aos_runtime.kernel.loading import Loaded, Loader, Unready, check_component_hash
+from aos_runtime.kernel.runloop import EXEMPT_WINDOW_S, WINDOW_S
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName
 from aos_runtime.policy.quotas import Quotas
 from aos_runtime.store.commit import Approval, commit
@@ -256,14 +257,36 @@ def test_a_capsule_may_ask_what_others_hold(room: Room) -> None:
     loaded.generation.close()
 
 
-def test_a_capsule_with_a_run_loop_is_shown_and_not_faked(room: Room) -> None:
+def looping() -> bytes:
+    """A component with a run loop, which ends at once."""
     text = guest_text(CONTINUE, imports="").replace(
         '(func (export "run"))', '(func (export "run") (drop (i32.const 1)) (call $more))'
     )
-    looping = text.replace(
-        '(func (export "astrid-upgrade"))', '(func (export "astrid-upgrade")) (func $more)'
+    text = text.replace('(func (export "astrid-upgrade"))', '(func (export "astrid-upgrade")) (func $more)')
+    return component_of(text, world_of())
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "window_s"),
+    [("", WINDOW_S), ("uplink = true", EXEMPT_WINDOW_S), ('net_bind = ["127.0.0.1:0"]', EXEMPT_WINDOW_S)],
+)
+def test_the_loop_of_an_uplink_is_not_held_to_the_yield_rule(
+    room: Room, monkeypatch: pytest.MonkeyPatch, capabilities: str, window_s: float
+) -> None:
+    windows: list[float] = []
+    monkeypatch.setattr(
+        loading.Instance, "run_loop", lambda self, *, window_s, is_stopping: windows.append(window_s)
     )
-    room.install("looping", component_of(looping, world_of()))
+    room.install("looping", looping(), extra=f"[capabilities]\n{capabilities}\n")
+    loaded = room.load("looping")
+    assert isinstance(loaded, Loaded)
+    loaded.loops[0].start(is_staged=False)
+    assert loaded.loops[0].join(5)
+    assert windows == [window_s]
+
+
+def test_a_capsule_with_a_run_loop_is_shown_and_not_faked(room: Room) -> None:
+    room.install("looping", looping())
     loaded = room.load("looping")
     assert isinstance(loaded, Loaded) and len(loaded.loops) == 1
     assert loaded.loops[0].start(is_staged=False) == "exited before signaling ready: it ended"

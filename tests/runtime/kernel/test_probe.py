@@ -69,6 +69,11 @@ def test_a_capsule_that_only_publishes_its_tools_is_heard_too(last: str) -> None
     assert [tool.name for tool in described.tools or ()] == ["hello"]
 
 
+def test_a_capsule_that_only_returns_its_tools_is_understood_too() -> None:
+    described, _ = probe(returns({"tools": [HELLO]}))
+    assert [tool.name for tool in described.tools or ()] == ["hello"]
+
+
 @pytest.mark.parametrize(
     "guest",
     [

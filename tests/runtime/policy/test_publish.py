@@ -155,6 +155,13 @@ def test_bus_02_a_subscription_is_refused_at_the_call_with_its_rule(
     assert subscribe_refusal(pattern, ("a.*",), 0) == refusal
 
 
+def test_without_rows_nothing_is_said_and_nothing_heard() -> None:
+    for topic in ("a", "a.b", "tool.v1.execute.hello", "tool.v1.execute.hello.result"):
+        assert publish_refusal(topic, (), 2) is DENIED
+        refusal = subscribe_refusal(topic, (), 0)
+        assert refusal == Refusal(DENIED, f"no [subscribe] row of this capsule covers {topic}")
+
+
 def test_a_capsule_subscribes_to_its_own_receipts_only() -> None:
     rows = ("astrid.*",)
     assert subscribe_refusal("astrid.v1.delivery.failure.*", rows, 0) is None
