@@ -112,9 +112,11 @@ def test_new_03_a_scaffold_builds_at_once_without_a_warning(author: Author) -> N
         "wit/deps/astrid-contracts/astrid-contracts.wit",
         "Capsule.provenance.json",
     ]
-    for check in (("fmt", "--check"), ("clippy", "--quiet", "--", "-D", "warnings")):
+    for check in (("fmt", "--check"), ("clippy", "--quiet", "--", "-D", "warnings"), ("build", "--quiet")):
         done = cargo(project, *check)
         assert done.returncode == 0, done.stdout + done.stderr
+    module = shared_target() / TARGET / "debug" / "first.wasm"
+    assert module.read_bytes()[:8] == b"\0asm\x01\0\0\0", "cargo alone makes the module"
 
 
 def test_new_03_the_commands_of_the_scaffolds_readme_work_as_they_stand(author: Author) -> None:

@@ -18,7 +18,7 @@ from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName
 from aos_runtime.store.commit import remove_installed
 from aos_runtime.store.layout import open_home
 from aos_runtime.wire.methods import NIL_SOURCE
-from tests.support.answering_guests import DENY, describing_guest, sleep_ms
+from tests.support.answering_guests import DENY, answering_guest, describing_guest, sleep_ms
 from tests.support.tool_guests import archive_of, install
 
 pytestmark = pytest.mark.journey
@@ -161,6 +161,18 @@ def test_the_first_of_a_name_wins_and_the_loser_is_told(home: Home, tmp_path: Pa
         assert [tool["description"] for tool in answer["tools"] if tool["name"] == "same"] == ["early"]
         [lost] = answer["shadowed"]
         assert lost["name"] == "same"
+    finally:
+        asker.runtime.close()
+
+
+def test_what_is_only_returned_reaches_no_model(home: Home, tmp_path: Path) -> None:
+    """The daemon's own probe understands it, so the tool can be called by its name."""
+    put(home, tmp_path, "quiet", answering_guest("quiet"))
+    asker = Asker(home)
+    try:
+        assert asker.names() == ["hello"]
+        resident = asker.runtime.lifecycle.view(DEFAULT_PRINCIPAL).residents[CapsuleName("quiet")]
+        assert [tool.name for tool in resident.tools or ()] == ["quiet"]
     finally:
         asker.runtime.close()
 

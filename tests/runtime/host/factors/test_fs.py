@@ -14,6 +14,7 @@ from aos_runtime.host import Err, HostEngine, Instance
 from aos_runtime.host.context import GuestContext
 from aos_runtime.host.factors import FACTORS
 from aos_runtime.host.factors.fs import FILE_HANDLE, MAX_OPEN_FILES
+from aos_runtime.store.file_handles import MAX_FILE_BYTES
 from aos_runtime.store.file_tree import FileCase
 from tests.support.guest_files import EVERYTHING, FileRoom
 from tests.support.guests import FS, Recorder, code_of, guest_text
@@ -57,6 +58,15 @@ def test_every_function_of_the_interface_works(context: GuestContext, room: File
     assert call(context, "fs-unlink", "link") is None
     assert call(context, "fs-remove-dir-all", "d") == 5
     assert call(context, "read-file", "/tmp/c") == b"onetwo"
+
+
+@pytest.mark.parametrize("name", ["write-file", "fs-append"])
+def test_abi_04_a_write_over_the_cap_is_refused(context: GuestContext, name: str) -> None:
+    call(context, "write-file", "f", b"before")
+    assert call(context, name, "f", bytes(MAX_FILE_BYTES + 1)) == Err("too-large")
+    assert call(context, "read-file", "f") == b"before"
+    assert call(context, name, "new", bytes(MAX_FILE_BYTES)) is None
+    assert len(call(context, "read-file", "new")) == MAX_FILE_BYTES
 
 
 def test_the_status_of_a_file(context: GuestContext, room: FileRoom) -> None:
