@@ -70,9 +70,10 @@ impl Shell {
         let command = admitted(&args.command)?;
         let started = process::Command::new("bash")
             .args(["-c", command])
-            .keep_stdin_open(false)
             .spawn_background()
             .map_err(|error| explain(&error))?;
+        // Nobody will write to it. A host that cannot close it has not opened it.
+        let _ = started.close_stdin();
         let id = background::keep(started)?;
         Ok(format!(
             "Background process started with id: {id}. read_process_logs tells what it says, kill_process ends it."

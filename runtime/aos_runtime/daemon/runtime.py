@@ -200,6 +200,7 @@ class Runtime:
             trail=self.trail,
         )
         self.door = ToolsDoor(self.kernel, visible_to(self.lifecycle.view, self.principals.standing))
+        self.door.has_children = self.processes.has_children
         self.cancellations = Cancellations(self.kernel, self.lifecycle.end_loops)
 
     def _make_server(self) -> None:

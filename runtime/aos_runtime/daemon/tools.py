@@ -138,6 +138,8 @@ class ToolsDoor:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.has_children: Callable[[str | None, str], bool] = lambda principal, call_id: False
+        """Whether programs that a call of this principal started still run: it can be cancelled after its end."""
         self._bus = bus
         self._view_of = view_of
         self._clock = clock
@@ -282,7 +284,10 @@ class ToolsDoor:
             if (is_own or is_named) and self._give_up(one):
                 call.reply(wire.error(f"the call of tool '{call.tool}' was cancelled"))
                 return True
-        return False
+        if call_id is None or not self.has_children(cause.principal, call_id):
+            return False
+        self._ask_to_cancel(call_id, cause)
+        return True
 
     def _rows(self, principal: str | None) -> list[dict[str, object]]:
         now = self._clock()
@@ -305,10 +310,11 @@ class ToolsDoor:
             return False
         self._bus.trace.ended(call.message.principal or "", call_id, "given up")
         self._given_up.append(call_id)
-        self._bus.publish(
-            CANCEL_TOPIC, encode_tool_cancel([call_id]), TOOL_CANCEL_REQUEST, NIL_SOURCE, call.message
-        )
+        self._ask_to_cancel(call_id, call.message)
         return True
+
+    def _ask_to_cancel(self, call_id: str, cause: Envelope) -> None:
+        self._bus.publish(CANCEL_TOPIC, encode_tool_cancel([call_id]), TOOL_CANCEL_REQUEST, NIL_SOURCE, cause)
 
     def _enter(self, call_id: str, call: _Call) -> bool:
         """Put a call into the table; False where its client, or all of them, have too many."""

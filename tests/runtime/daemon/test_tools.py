@@ -236,6 +236,22 @@ def test_another_client_of_the_principal_lists_and_cancels_by_call_id(door: Door
     assert door.door.expects(f"astrid.v1.response.failure.{call_id}")  # its receipt is for nobody
 
 
+def test_a_call_that_is_over_is_cancelled_for_the_children_that_it_left(door: Door) -> None:
+    asked: list[tuple[str | None, str]] = []
+
+    def has_children(principal: str | None, call_id: str) -> bool:
+        asked.append((principal, call_id))
+        return call_id == "gone"
+
+    door.door.has_children = has_children
+    for number, (call_id, is_cancelled) in enumerate((("gone", True), ("never", False))):
+        door.ask("cancel", {"call_id": call_id}, f"c{number}")
+        assert only_reply(door, f"c{number}")["data"] == {"cancelled": is_cancelled}
+    assert asked == [("alice", "gone"), ("alice", "never")]
+    [cancel] = [one for one in door.bench.heard if one.topic == "tool.v1.request.cancel"]
+    assert (cancel.principal, json.loads(cancel.body)["call_ids"]) == ("alice", ["gone"])
+
+
 @pytest.mark.parametrize("params", [{}, {"corr": "a", "call_id": "b"}])
 def test_a_cancel_names_one_call(door: Door, params: object) -> None:
     door.load()
