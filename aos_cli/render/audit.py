@@ -66,6 +66,8 @@ def _sentence(action: Mapping[str, Any]) -> str:
         case "approval_granted" | "approval_denied" as kind:
             asked = f"{word('action')} {word('resource')} by {word('capsule_id')}"
             return f"{kind.replace('_', ' ')} ({word('decision')}): {asked}"
+        case "process_spawned":
+            return f"{word('call')} {word('command')} by {word('capsule_id')}"
         case "admin_request":
             return f"request {word('method')}{_params(action.get('params'))}{times}"
         case "capsule_loaded" | "capsule_unloaded" | "capsule_activated" as kind:

@@ -139,7 +139,7 @@ class ToolsDoor:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.has_children: Callable[[str | None, str], bool] = lambda principal, call_id: False
-        """Whether programs that a call of this principal started still run: it can be cancelled after its end."""
+        """Whether programs that a principal's call started still run: it can be cancelled, over or not."""
         self._bus = bus
         self._view_of = view_of
         self._clock = clock

@@ -154,6 +154,23 @@ def test_an_approval_says_what_was_asked_and_decided(run_aos: RunAos, home: Home
     )
 
 
+def test_a_program_says_what_ran(run_aos: RunAos, home: Home) -> None:
+    open_home(home, create=True)
+    action = {
+        "type": "process_spawned",
+        "capsule_id": "shell",
+        "call": "process.spawn",
+        "command": "bash -c ls\x07",
+        "folder": "/work",
+    }
+    store = AuditStore(home.audit_db, load_runtime_seed(home, create=True))
+    store.append([Draft(AT_NS, "alice", action, {"type": "not_required"}, {"status": "success"})])
+    store.close()
+    assert run_aos("audit", "tail").out == (
+        "      1  2026-08-01 10:00:00.000  alice       ok        process.spawn bash -c ls\\x07 by shell\n"
+    )
+
+
 def test_tail_as_json_is_one_entry_a_line(run_aos: RunAos, home: Home) -> None:
     write(home)
     rows = [json.loads(line) for line in run_aos("audit", "tail", "--json").out.splitlines()]
