@@ -57,16 +57,15 @@ def resolve_wit_reference(reference: str, contracts_text: str) -> Issue | None:
 
     `opaque` and a bare name of the capsule's own `wit/` hold.  The issue has no place: it is the row's.
     """
-    if reference == OPAQUE or _NAME.fullmatch(reference):
+    if _NAME.fullmatch(reference):
         return None
     path = reference.removeprefix(REFERENCE_PREFIX)
     known = interface_types(contracts_text)
     match = _REFERENCE.fullmatch(path) if path != reference else None
     if match is None:
-        near = _near_hint(path, known) if "/" in path else None
         return Issue(
             message=f"the WIT reference {reference!r} is not of a known form",
-            hint=near
+            hint=_near_hint(path, known)
             or f'write {REFERENCE_PREFIX}<interface>/<type>, a name of your own wit/, or "{OPAQUE}"',
         )
     interface, name = match[1], match[2]

@@ -162,7 +162,7 @@ def _read_capability_table(table: Section) -> tuple[Capabilities, tuple[str, ...
         if "" in lists[name]:
             table.error(name, "has an empty entry")
     for level in lists["identity"]:
-        if level and level not in IDENTITY_LEVELS:
+        if level not in IDENTITY_LEVELS:
             table.warn("identity", f"has the unknown level {level!r}, which grants nothing")
     workers = table.unsigned("bind_workers")
     return Capabilities(**flags, **lists, bind_workers=workers), unknown  # type: ignore[arg-type]  # field names

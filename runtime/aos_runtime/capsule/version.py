@@ -43,11 +43,11 @@ class Version:
     def parse(cls, text: str) -> Version:
         """Three numeric parts with optional `-pre` and `+build`.  InvalidInput `version` otherwise."""
         match = _VERSION.fullmatch(text) if len(text) <= MAX_TEXT_CHARS else None
-        pre = _pre_parts(match["pre"]) if match else None
-        if match is None or pre is None:
+        if match is None:
             raise _bad_version(text)
+        pre = _pre_parts(match["pre"])
         numbers = [int(match[part]) for part in ("major", "minor", "patch")]
-        if max(numbers) > MAX_NUMBER:
+        if pre is None or max(numbers) > MAX_NUMBER:
             raise _bad_version(text)
         major, minor, patch = numbers
         return cls(major=major, minor=minor, patch=patch, pre=pre, build=match["build"] or "")
@@ -183,11 +183,10 @@ def _parse_comparator(part: str, whole: str) -> Comparator:
     major = int(match["major"])
     if pre is None or (minor is None and patch is not None) or (patch is None and match["pre"]):
         raise _bad_requirement(whole)
-    if max(major, minor or 0, patch or 0) > MAX_NUMBER:
+    if any(part is not None and part > MAX_NUMBER for part in (major, minor, patch)):
         raise _bad_requirement(whole)
-    wild = match["minor"] in _WILDCARDS if match["minor"] else False
-    wild = wild or (match["patch"] in _WILDCARDS if match["patch"] else False)
-    op = match["op"] or ("=" if wild else "^")
+    is_wild = not _WILDCARDS.isdisjoint((match["minor"], match["patch"]))
+    op = match["op"] or ("=" if is_wild else "^")
     return Comparator(op=op, major=major, minor=minor, patch=patch, pre=pre)
 
 
@@ -201,7 +200,7 @@ def _pre_parts(text: str | None) -> tuple[str, ...] | None:
     return parts
 
 
-def _version(major: int, minor: int = 0, patch: int = 0, pre: tuple[str, ...] = ()) -> Version:
+def _version(major: int, minor: int, patch: int, pre: tuple[str, ...]) -> Version:
     return Version(major=major, minor=minor, patch=patch, pre=pre)
 
 

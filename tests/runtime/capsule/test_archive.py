@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
+import zlib
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,8 @@ def test_the_published_order_modes_and_folders() -> None:
 def test_the_order_is_by_kind_before_it_is_by_name() -> None:
     """build-install.md 2.11: manifest, the wasm at the root, files, `wit`, and the envelope last."""
     names = [
+        "0.txt",
+        "0.wasm",
         "zeta/a",
         "wit/a.wit",
         "z.txt",
@@ -111,7 +114,8 @@ def test_the_order_is_by_kind_before_it_is_by_name() -> None:
     members = [Member(path=name, data=MANIFEST) for name in names]
     files = [name for name, kind, *_ in listing(write_archive(members)) if kind == "0"]
     assert files == [
-        "Capsule.toml", "a.wasm", "b.wasm", "sub/b.wasm", "wit.txt", "witty/x", "z.txt", "zeta/a",
+        "Capsule.toml", "0.wasm", "a.wasm", "b.wasm", "0.txt",
+        "sub/b.wasm", "wit.txt", "witty/x", "z.txt", "zeta/a",
         "wit/a.wit",
     ]  # fmt: skip
 
@@ -147,6 +151,13 @@ def test_arc_09_the_bytes_hang_on_nothing_but_the_members() -> None:
     for compression in COMPRESSIONS:
         first = write_archive(signed(SAMPLE), compression=compression)
         assert write_archive(reversed(signed(SAMPLE)), compression=compression) == first
+
+
+def test_the_packing_is_the_published_one() -> None:
+    """build-install.md 2.11: level 6, raw deflate between a bare header and the trailer."""
+    data = write_archive(SAMPLE)
+    packer = zlib.compressobj(6, zlib.DEFLATED, -15)
+    assert data[10:-8] == packer.compress(gzip.decompress(data)) + packer.flush()
 
 
 def test_the_gzip_header_tells_nothing() -> None:
@@ -229,7 +240,11 @@ def test_pieces_that_the_caller_leaves_are_checked_all_the_same() -> None:
         [Member(path="Capsule.toml", data=MANIFEST), Member(path="assets/x", data=b"newer")],
         [Member(path="Capsule.toml", data=MANIFEST), Member(path="assets/y", data=b"new")],
         [Member(path="Capsule.toml", data=MANIFEST)],
-        [Member(path=path, data=MANIFEST) for path in ("Capsule.toml", "assets/x", "assets/y")],
+        [
+            Member(path="Capsule.toml", data=MANIFEST),
+            Member(path="assets/x", data=b"new"),
+            Member(path="assets/y", data=b"new"),
+        ],
     ],
     ids=["bytes", "size", "name", "missing", "additional"],
 )

@@ -112,6 +112,8 @@ def test_arc_01_a_long_name_may_be_as_long_as_a_path_and_no_longer() -> None:
     empty = refusal(capsule(entry(b"././@LongLink", b"\0", flag=b"L"), entry(b"x")))
     assert empty.message == "the archive has an entry with an empty or overlong name, starting '\\x00'"
     assert empty.context == {"size_bytes": 1}
+    binary = refusal(capsule(long_entry(b"\xff" * 2000, b"x")))
+    assert binary.message.endswith("starting '" + "\\\\xff" * 64 + "'")
 
 
 def test_arc_01_a_name_of_one_byte_is_a_name() -> None:
@@ -373,6 +375,8 @@ def test_bytes_after_the_gzip_member(rest: bytes) -> None:
 def test_bytes_after_the_end_block() -> None:
     assert refusal(packed(tar() + entry(b"hidden", b"x"))).code == "archive-trailing-entries"
     assert scan_archive(packed(tar() + bytes(8192))).entries
+    late = refusal(packed(tar() + bytes(3 * 64 * 1024) + b"x"))
+    assert late.code == "archive-trailing-entries"
 
 
 def test_an_end_block_without_its_second() -> None:
@@ -415,6 +419,7 @@ def test_broken_headers(head: bytes, code: str) -> None:
             broken_header(sum=b"xxxxxxx\0"),
             "the checksum in the header at byte 1024 is not a plain octal number",
         ),
+        (broken_header(sum=b"x"), "the checksum in the header at byte 1024 is not a plain octal number"),
         (broken_header(size=b"x"), "the size in the header at byte 1024 is not a plain octal number"),
         (broken_header(mode=b"x"), "the mode in the header at byte 1024 is not a plain octal number"),
         (broken_header(sum=b"0000001\0"), "the header at byte 1024 does not match its checksum"),
@@ -429,6 +434,16 @@ def test_a_gnu_header_has_nothing_where_ustar_has_its_prefix(at: int) -> None:
     head = bytearray(block(b"assets/x", size=3))
     head[at] = ord("x")
     assert refusal(capsule(with_sum(head), b"abc" + bytes(509))).code == "archive-header"
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_program"),
+    [(0o644, False), (0o100, True), (0o010, True), (0o001, True), (0o666, False), (0o6644, False)],
+)
+def test_who_may_run_a_file_makes_it_a_program(mode: int, is_program: bool) -> None:
+    found = scan_archive(capsule(entry(b"assets/x", b"1", mode=mode))).entries[1]
+    assert found.executable is is_program
+    assert scan_archive(capsule(entry(b"assets/x", b"1", mode=mode, flag=b"\0"))).entries[1] == found
 
 
 def test_every_byte_of_a_header_counts_in_its_checksum() -> None:
@@ -490,6 +505,14 @@ def test_gzip_headers_end_where_their_fields_end() -> None:
     plain = gzip.decompress(GOOD)
     for fields in ({"name": b"a"}, {"comment": b"c"}, {"extra": b"xy"}, {"name": b"a", "extra": b"x" * 300}):
         assert scan_archive(io.BytesIO(gzip_with_fields(plain, **fields))).entries
+    text = bytearray(GOOD)
+    text[3] = 0x01  # the writer thinks that it is text, which changes nothing
+    assert scan_archive(io.BytesIO(bytes(text))).entries
+    for endless in (b"\x1f\x8b\x08\x08" + bytes(6) + b"never", b"\x1f\x8b\x08\x04" + bytes(6) + b"\xff\xff"):
+        assert refusal(endless).message == "truncated or corrupt archive: the gzip header does not end"
+    assert refusal(GOOD[:10] + b"\x07" * 20).message == (
+        "truncated or corrupt archive: the gzip stream is broken after byte 10 of the file"
+    )
     whole = gzip_with_fields(plain, name=b"x")
     wrong = bytearray(whole)
     wrong[12] ^= 1  # the header's checksum follows ten bytes and `x\\0`
@@ -540,6 +563,13 @@ def test_a_bomb_is_what_is_over_the_ratio_and_over_what_is_free() -> None:
     with pytest.raises(LimitExceeded) as caught:
         check_unpacked(1001, 10, Limits(unpacked_bytes=1000, ratio=1000))
     assert caught.value.context == {"limit_bytes": 1000}
+
+
+def test_a_manifest_and_an_envelope_may_be_as_large_as_they_may_be() -> None:
+    whole = MANIFEST + b"#" * (256 * 1024 - len(MANIFEST))
+    assert scan_archive(packed(tar(entry(b"Capsule.toml", whole), manifest=False))).manifest == whole
+    over = packed(tar(entry(b"Capsule.toml", whole + b"#"), manifest=False))
+    assert refusal(over).code == "archive-file-too-large"
 
 
 def test_a_limit_is_told_with_what_was_found() -> None:

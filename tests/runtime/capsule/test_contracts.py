@@ -133,6 +133,7 @@ def test_names_that_wit_must_escape() -> None:
         ("tool/describe-request", f"did you mean {PREFIX}tool/describe-request?"),
         (f"{PREFIX}tool", FORM),
         (f"{PREFIX}a/b/c", FORM),
+        ("types.tool-call", f"did you mean {PREFIX}types/tool-call?"),
         ("@other/wit/types/tool-call", FORM),
     ],
 )

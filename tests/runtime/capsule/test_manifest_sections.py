@@ -50,33 +50,72 @@ def all_issues(text: str) -> list[str]:
         return [issue.message for issue in error.issues]
 
 
-@pytest.mark.parametrize("section", KNOWN_KEYS)
-def test_man_03_every_section_knows_its_keys_and_tells_of_others(section: str) -> None:
+NEEDED = {
+    "package": {"name": '"a"', "version": '"0.1.0"'},
+    "[component]": {"file": '"x"'},
+    'publish."a.b"': {"wit": '"x"'},
+    'subscribe."a.b"': {"wit": '"x"', "handler": '"h"'},
+    "env.A": {"type": '"text"'},
+    "env.A.options_from": {"http": '"x"'},
+    'imports."a:b"': {"version": '"1"'},
+    'exports."a:b"': {"version": '"1.0.0"'},
+    "[command]": {"name": '"x"'},
+    "[mcp_server]": {"id": '"x"', "type": '"http"'},
+    "[context_file]": {"name": '"x"', "file": '"y"'},
+    "[uplink]": {"name": '"x"', "platform": '"y"', "profile": '"chat"'},
+    "[tool]": {"name": '"x"'},
+}
+"""What each section needs to hold."""
+VALUES = (
+    '"x"',
+    '"chat"',
+    "true",
+    '["x"]',
+    "1",
+    '{ http = "x" }',
+    "{}",
+    '"cli"',
+    '"1.0.0"',
+    f'"sha256:{"0" * 64}"',
+)
+
+
+def section_text(section: str, keys: dict[str, str]) -> str:
+    """A manifest whose section has these keys, and what it needs besides."""
     head = "" if section == "package" else HEAD
     if section == "env.A.options_from":
         head += '[env.A]\ntype = "select"\n'
-    table = section.removeprefix("[").removesuffix("]")
-    name = f"{table}[0]" if section.startswith("[") else table
-    for key in KNOWN_KEYS[section].split():
-        told = all_issues(f"{head}[{section}]\n{key} = 2026-01-01\n")
-        assert not [message for message in told if NO_EFFECT in message], key
-    values = {"package": 'name = "a"\nversion = "0.1.0"', "[component]": 'file = "x"'}
-    needs = {
-        **values,
-        'publish."a.b"': 'wit = "x"',
-        'subscribe."a.b"': 'wit = "x"',
-        "env.A": 'type = "text"',
-        "env.A.options_from": 'http = "x"',
-        'imports."a:b"': 'version = "1"',
-        'exports."a:b"': 'version = "1.0.0"',
-        "[command]": 'name = "x"',
-        "[mcp_server]": 'id = "x"\ntype = "other"',
-        "[context_file]": 'name = "x"\nfile = "y"',
-        "[uplink]": 'name = "x"\nplatform = "y"\nprofile = "chat"',
-        "[tool]": 'name = "x"',
-    }
-    text = f"{head}[{section}]\n{needs.get(section, '')}\nzzz = 1\n"
-    assert f"`{name}.zzz` {NO_EFFECT}" in all_issues(text)
+    needed = {} if "entrypoint" in keys else NEEDED.get(section, {})
+    rows = "".join(f"{key} = {value}\n" for key, value in {**needed, **keys}.items())
+    return f"{head}[{section}]\n{rows}"
+
+
+def shown_name(section: str) -> str:
+    return f"{section[1:-1]}[0]" if section.startswith("[") else section
+
+
+def warnings_where_it_holds(text: str) -> list[str] | None:
+    try:
+        return [issue.message for issue in parse_manifest(text.encode()).warnings]
+    except InvalidInput:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("section", "key"), [(one, key) for one in KNOWN_KEYS for key in KNOWN_KEYS[one].split()]
+)
+def test_man_03_a_known_key_is_taken(section: str, key: str) -> None:
+    tried = [warnings_where_it_holds(section_text(section, {key: value})) for value in VALUES]
+    told = [messages for messages in tried if messages is not None]
+    assert told
+    assert not any(f"`{shown_name(section)}.{key}` {NO_EFFECT}" in messages for messages in told)
+
+
+@pytest.mark.parametrize("section", KNOWN_KEYS)
+def test_man_03_an_unknown_key_is_told(section: str) -> None:
+    told = warnings_where_it_holds(section_text(section, {"zzz": "1"}))
+    assert told is not None
+    assert f"`{shown_name(section)}.zzz` {NO_EFFECT}" in told
 
 
 TYPED_KEYS = {
@@ -113,8 +152,7 @@ TYPED_KEYS = {
 @pytest.mark.parametrize("section", TYPED_KEYS)
 def test_every_key_has_a_type(section: str) -> None:
     head = "" if section == "package" else HEAD
-    table = section.removeprefix("[").removesuffix("]")
-    name = f"{table}[0]" if section.startswith("[") else table
+    name = shown_name(section)
     for wanted, keys in TYPED_KEYS[section].items():
         for key in keys.split():
             told = all_issues(f"{head}[{section}]\n{key} = 2026-01-01\n")
@@ -302,6 +340,10 @@ def test_the_levels_of_identity(level: str) -> None:
         ('[publish]\na.b.c = "x"', "`publish.a` is a table, not a topic: `a.b.c` needs quotes"),
         ('[publish]\na.b = { wit = "x" }', "`publish.a` is a table, not a topic: `a.b` needs quotes"),
         ("[publish]\na = { b = { c = 1 } }", "`publish.a` has no `wit`"),
+        (
+            '[publish]\na = { b = { c = { wit = "x", d = 1 } } }',
+            "`publish.a` is a table, not a topic: `a.b.c` needs quotes",
+        ),
         ('[publish]\na = { b = "x", c = "y" }', "`publish.a` has no `wit`"),
         (
             '[capabilities]\nuplink = true\n[imports]\n"a:b" = "1"',

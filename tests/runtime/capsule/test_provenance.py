@@ -178,6 +178,17 @@ def test_a_refusal_says_who_and_what_was_signed() -> None:
     with pytest.raises(Corrupt) as caught:
         verify_provenance(replace(provenance, signature=bytes(64)), DIGEST)
     assert caught.value.context == {"signer": provenance.signer}
+    with pytest.raises(Corrupt) as caught:
+        verify_provenance(replace(provenance, signer="00"), DIGEST)
+    assert caught.value.code == "provenance-signature"
+
+
+def test_a_schema_of_the_future_is_told_as_such() -> None:
+    with pytest.raises(Corrupt) as caught:
+        parse_provenance(change(schema_version=2))
+    assert caught.value.message == (
+        "`Capsule.provenance.json` has a schema or algorithm that this version does not know"
+    )
 
 
 def test_unknown_keys_are_taken() -> None:

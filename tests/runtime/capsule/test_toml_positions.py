@@ -101,6 +101,7 @@ def test_positions_of_a_text_with_every_form() -> None:
         ("x = \'\'\'a\nb = 1\n\'\'\'\ny = 1\n", {"x": (1, 1), "y": (4, 1)}),
         ('"\\u0041" = 1', {"A": (1, 1)}),
         ('"\\U00000041\\u00e9" = 1', {'"Aé"': (1, 1)}),
+        ('"\\u1e9e" = 1', {'"ẞ"': (1, 1)}),
         ('"\\U0010FFFF" = 1', {'"\U0010ffff"': (1, 1)}),
         ('"\\t\\b\\n\\f\\r\\"\\\\" = 1', {'"\t\b\n\f\r\\"\\"': (1, 1)}),
         ("'a.b'.c = 1", {'"a.b"': (1, 1), '"a.b".c': (1, 1)}),
@@ -112,6 +113,11 @@ def test_positions_of_each_form(text: str, places: dict[str, tuple[int, int]]) -
     tomllib.loads(text)
     found = {render_path(path): (at.line, at.column) for path, at in scan_positions(text).places.items()}
     assert found == places
+
+
+@pytest.mark.parametrize("text", ["a 1\nb = 2\n", "[a\nb = 2\n", "[[a]\nb = 2\n"])
+def test_nothing_is_found_behind_a_mistake(text: str) -> None:
+    assert scan_positions(text).places == {}
 
 
 def test_an_escape_beyond_unicode_stays_as_it_is_written() -> None:

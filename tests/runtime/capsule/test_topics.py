@@ -10,9 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aos_runtime.capsule.topics import (
+    COMMAND_RUN,
     MAX_MATCH_SEGMENTS,
     MAX_TOPIC_BYTES,
     MAX_TOPIC_SEGMENTS,
+    TOOL_DESCRIBE,
+    TOOL_EXECUTE,
+    TOOL_REQUEST,
+    TOOL_RESULT,
     covers,
     has_valid_segments,
     is_tool_answer,
@@ -59,6 +64,16 @@ def test_truth_table_of_the_subscription_gate(row: dict[str, str]) -> None:
 @pytest.mark.parametrize("row", TABLE["user_invocable"], ids=lambda row: row["topic"])
 def test_truth_table_of_the_users_surfaces(row: dict[str, str]) -> None:
     assert user_invocable(row["topic"]) == row["surface"]
+
+
+def test_the_topics_of_tools_and_commands() -> None:
+    assert (TOOL_REQUEST, TOOL_EXECUTE, TOOL_RESULT, TOOL_DESCRIBE, COMMAND_RUN) == (
+        "tool.v1.request.execute",
+        "tool.v1.execute",
+        "tool.v1.execute.result",
+        "tool.v1.request.describe",
+        "cli.v1.command.run",
+    )
 
 
 def test_the_published_bounds() -> None:
@@ -159,6 +174,9 @@ def test_nothing_deeper_than_the_bound_is_covered() -> None:
     deepest = ".".join(["s"] * MAX_MATCH_SEGMENTS)
     assert covers("s.*", deepest)
     assert not covers("s.*", f"{deepest}.s")
+    assert covers(deepest, deepest)
+    assert not covers(f"{deepest}.s", deepest)
+    assert not covers(f"{deepest}.s", f"{deepest}.s")
 
 
 @pytest.mark.parametrize("name", ["hello", "read_file", "a-b", "ns:tool", "naïve", "工具", "7"])

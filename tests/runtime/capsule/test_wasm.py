@@ -22,6 +22,7 @@ from aos_runtime.capsule.wasm import (
     implemented_exports,
     kind_of,
 )
+from aos_runtime.capsule.wasm_bytes import Cursor
 from aos_runtime.capsule.wasm_calls import Calls, read_calls
 from aos_runtime.capsule.wasm_core import CORE_HEADER, read_core
 from aos_runtime.errors import Corrupt
@@ -95,7 +96,7 @@ ONE_NUMBER = (
     *(0x3F, 0x40, 0x41, 0x42, 0xD0, 0xD2, 0xD5, 0xD6),
 )
 VALUE_TYPES = (b"\x7f", b"\x7b", b"\x70", b"\x61", b"\x63" + NUMBER, b"\x64" + NUMBER)
-BLOCK_TYPES = (b"\x40", NUMBER, b"\x10", *VALUE_TYPES)
+BLOCK_TYPES = (b"\x40", NUMBER, b"\x80\x10", b"\x10", *VALUE_TYPES)
 MEMORY_ARGUMENTS = (b"\x10" + NUMBER, b"\x50" + NUMBER + NUMBER)
 
 
@@ -110,6 +111,8 @@ def instructions() -> Iterator[bytes]:
     yield b"\x1c\x06" + b"".join(VALUE_TYPES)
     catches = b"\x00" + NUMBER * 2 + b"\x01" + NUMBER * 2 + b"\x02" + NUMBER + b"\x03" + NUMBER
     yield from (b"\x1f" + kind + b"\x04" + catches for kind in BLOCK_TYPES)
+    for catch in (b"\x00" + NUMBER * 2, b"\x01" + NUMBER * 2, b"\x02" + NUMBER, b"\x03" + NUMBER):
+        yield b"\x1f\x40\x01" + catch
     yield b"\x43" + b"\x10" * 4
     yield b"\x44" + b"\x10" * 8
     yield from (b"\xfc" + bytes((code,)) for code in range(8))
@@ -185,6 +188,52 @@ def component(*externs: bytes) -> bytes:
     section = bytes((len(externs),)) + b"".join(externs)
     other = b"\x00\x02\x10\x10"
     return COMPONENT_HEADER + other + b"\x0a" + bytes((len(section),)) + section
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"\x80\x80\x80\x80\x10", "the number before byte 5 is too large"),
+        (b"\xff\xff\xff\xff\xff\x00", "the number before byte 5 is too large"),
+        (b"\x80", "something is cut off at byte 1"),
+    ],
+)
+def test_what_is_no_number_of_32_bits(data: bytes, problem: str) -> None:
+    with pytest.raises(Corrupt) as caught:
+        Cursor(data).unsigned()
+    assert caught.value.message == f"malformed WebAssembly: {problem}"
+
+
+def test_numbers_lists_and_names_have_bounds() -> None:
+    assert Cursor(b"\xff\xff\xff\xff\x0f").unsigned() == 2**32 - 1
+    assert Cursor(b"\x80\x01").unsigned() == 128
+    longest = Cursor(b"\x80" * 9 + b"\x01\x07")
+    longest.skip_number()
+    assert longest.byte() == 7
+    with pytest.raises(Corrupt):
+        Cursor(b"\x80" * 10 + b"\x01").skip_number()
+    assert Cursor(b"\x02ab").count() == 2
+    with pytest.raises(Corrupt) as caught:
+        Cursor(b"\x03ab").count()
+    assert caught.value.message.endswith("the list before byte 1 is longer than its section")
+    assert Cursor(b"\x80\x20" + b"n" * 4096).text() == "n" * 4096
+    with pytest.raises(Corrupt) as caught:
+        Cursor(b"\x81\x20" + b"n" * 4097).text()
+    assert caught.value.message.endswith("the name before byte 2 is longer than 4096 bytes")
+
+
+def test_cmp_19_functions_that_call_each_other_come_to_an_end() -> None:
+    itself, other = b"\x10\x00\x10\x00", b"\x10\x02\x10\x01"
+    assert implemented_exports(lifecycle(itself, other, other)) == set(LIFECYCLE_EXPORTS)
+
+
+def test_what_is_expected_is_named() -> None:
+    with pytest.raises(Corrupt) as caught:
+        component_imports(CORE_HEADER)
+    assert caught.value.message == "malformed WebAssembly: it is not a component"
+    with pytest.raises(Corrupt) as caught:
+        core_imports(COMPONENT_HEADER)
+    assert caught.value.message == "malformed WebAssembly: it is not a core module"
 
 
 def test_imports_of_a_component_in_every_sort() -> None:
@@ -295,6 +344,19 @@ def test_bld_13_imports_of_a_core_module_by_name() -> None:
         ("env::memory", "memory"),
         ("js::count", "global"),
         ("env::tag", "tag"),
+    ]
+
+
+def test_kinds_are_told_in_words() -> None:
+    assert [kind.value for kind in WasmKind] == [
+        "component",
+        "core module",
+        "empty",
+        "text",
+        "native program",
+        "precompiled code",
+        "web page",
+        "unknown",
     ]
 
 
