@@ -202,14 +202,26 @@ def test_a_weak_test_is_shown_what_it_does_not_notice(tmp_path: Path) -> None:
     ]
 
 
-def test_tests_that_fail_anyway_notice_nothing(tmp_path: Path) -> None:
-    plant(tmp_path, "def test_it():\n    assert False\n")
+@pytest.mark.parametrize(
+    ("path", "text", "told"),
+    [
+        ("checks/test_limits.py", "def test_it():\n    assert False\n", "checks/test_limits.py::test_it"),
+        (
+            "conftest.py",
+            "def pytest_sessionfinish(session):\n    session.exitstatus = 1\n",
+            "the tests fail in a process of their own, though nothing is changed",
+        ),
+    ],
+)
+def test_tests_that_fail_anyway_notice_nothing(tmp_path: Path, path: str, text: str, told: str) -> None:
+    plant(tmp_path, STRONG)
+    (tmp_path / path).write_text(text, encoding="utf-8")
     arguments, environment = command(tmp_path, [])
     done = subprocess.run(
         arguments, cwd=tmp_path, env=environment, capture_output=True, check=False, timeout=300
     )
     assert done.returncode != 0
-    assert b"RuntimeError: checks/test_limits.py::test_it" in done.stderr
+    assert f"RuntimeError: {told}" in done.stderr.decode()
 
 
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -46,7 +46,8 @@ WALL_S = 600
 """For a mutant that waits and uses no processor."""
 MEMORY_BYTES = 4 << 30
 LAST_BREATH_S = 10
-READY = -1
+READY, UNCHANGED = -1, -2
+"""In the place of a mutation's number: the tests are loaded; and what is tried first, the source as it is."""
 ALL_PARTS = -1
 """The part of one whose tests are loaded, where all that matter are run at once."""
 FAILURES = "failures"
@@ -132,7 +133,9 @@ class Crew:
 
 @contextmanager
 def crew(subject: Subject) -> Iterator[Crew]:
-    """Both nurseries at work.  Raises RuntimeError where the tests fail on the source as it is."""
+    """Both nurseries at work.  Raises RuntimeError where the tests fail, in either, on the source as it is:
+    then it would not be a mutant that they notice.
+    """
     modules = {mutation.module for mutation in subject.mutations}
     if loaded := modules & sys.modules.keys():
         raise RuntimeError(f"{min(loaded)} is loaded already: what holds it would not see it changed")
@@ -148,8 +151,12 @@ def crew(subject: Subject) -> Iterator[Crew]:
             loaded_tests = _nursery(folder, lambda lines: _serve_session(lines, tell, folder, subject))
             stack.callback(loaded_tests.end)
         team = Crew(subject=subject, loaded=loaded_tests, fresh=fresh, told=told)
-        if team.read()[2] != PASSED:
+        fresh.send(UNCHANGED, 0)
+        ends = {index: status for index, _, status in (team.read(), team.read())}
+        if ends[READY] != PASSED:
             raise RuntimeError((folder / FAILURES).read_text(encoding="utf-8"))
+        if ends[UNCHANGED] != PASSED:
+            raise RuntimeError("the tests fail in a process of their own, though nothing is changed")
         yield team
 
 
@@ -254,6 +261,8 @@ def _serve_session(commands: int, tell: int, folder: Path, subject: Subject) -> 
 
 def _fresh_life(subject: Subject) -> Callable[[int, int], int]:
     def life(index: int, part: int) -> int:
+        if index == UNCHANGED:
+            return PASSED if run_pytest(subject.tests) == PASSED else FAILED
         mutation = subject.mutations[index]
         sys.meta_path.insert(0, _Finder(mutation))
         try:
