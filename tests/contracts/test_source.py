@@ -17,6 +17,7 @@ BROAD_HANDLER_PLACES = {
     "aos_cli/app.py",
     "runtime/aos_runtime/host/boundary.py",
     "runtime/aos_runtime/host/mcp.py",
+    "runtime/aos_runtime/host/processes/children.py",
     "runtime/aos_runtime/kernel/audit.py",
     "runtime/aos_runtime/kernel/leader.py",
     "runtime/aos_runtime/kernel/requests.py",

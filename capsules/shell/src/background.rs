@@ -12,7 +12,7 @@ use crate::{explain, said};
 
 const LAST_ID: &str = "last-process-id";
 /// Those that have ended are forgotten, the oldest first, when there are so many.
-const MAX_KEPT: usize = 64;
+const MAX_KEPT: usize = 16;
 
 thread_local! {
     static KEPT: RefCell<BTreeMap<u64, Process>> = const { RefCell::new(BTreeMap::new()) };

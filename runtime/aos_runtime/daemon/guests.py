@@ -89,7 +89,10 @@ def make_processes(
     def publish(principal: str, topic: str, body: bytes) -> None:
         kernel.publish(topic, body, None, NIL_SOURCE, system_cause(principal))
 
-    processes = Processes(records, open_walls, publish, trail=trail)
+    def note_fault(error: Exception) -> None:
+        journal.daemon("error", f"internal fault: {type(error).__name__}: {error}")
+
+    processes = Processes(records, open_walls, publish, trail=trail, on_fault=note_fault)
     resources.callback(processes.close)
     return processes
 

@@ -42,9 +42,11 @@ class Processes:
         publish: Callable[[str, str, bytes], None],
         *,
         trail: Trail | None = None,
+        on_fault: Callable[[Exception], None] = lambda error: None,
     ) -> None:
         self.records = records
         self.children = Children(records)
+        self.children.on_fault = on_fault
         self._registry = Registry(
             self.children,
             lambda principal, topic, payload: publish(principal, topic, msgspec.json.encode(payload)),

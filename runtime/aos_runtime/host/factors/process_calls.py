@@ -12,6 +12,8 @@ from aos_runtime.host.waiting import waiting_at
 from aos_runtime.policy.process_rules import ProcessCase, ProcessRefused
 
 HANDLE = "process-handle"
+MAX_HELD = 32
+"""Handles of one instance, of children that ended too: each keeps what was not read."""
 _T = TypeVar("_T")
 _Find = Callable[[ProcessDoor], "Held"]
 
@@ -77,7 +79,8 @@ def waits(context: GuestContext, run: Callable[[ProcessDoor], _T]) -> _T | Err:
 
 def added(context: GuestContext, held: Held) -> int:
     """A handle of it.  ProcessRefused QUOTA where the guest has no room for one."""
-    handle = context.resources.add(HANDLE, held)
+    is_full = context.resources.count(HANDLE) >= MAX_HELD
+    handle = None if is_full else context.resources.add(HANDLE, held)
     if handle is None:
         held.close()
         raise ProcessRefused(ProcessCase.QUOTA, "it holds too many handles")

@@ -7,11 +7,13 @@ long as the daemon.  It waits for pipes and process descriptors in one place, an
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import selectors
 import signal
 import subprocess
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Container
 from functools import partial
@@ -29,6 +31,7 @@ STOP_S = 3.0
 DRAIN_S = 1.0
 """How long output is waited for once a child has ended and somebody else still holds its pipes."""
 LAST_READS = 16
+FAULT_PAUSE_S = 0.1
 SWEEP_S = 2.0
 CANCEL_GRACE_S = 2.0
 READ_BYTES = 64 * 1024
@@ -80,6 +83,8 @@ class Children:
     def __init__(self, records: ChildRecords) -> None:
         self.on_output: Callable[[Child], None] = lambda child: None
         self.on_over: Callable[[Child], None] = lambda child: None
+        self.on_fault: Callable[[Exception], None] = lambda error: None
+        """Told of a bug of ours; the thread goes on."""
         self.on_sweep: Callable[[float], None] = lambda now: None
         self._records = records
         self._orders: deque[_Order] = deque()
@@ -159,7 +164,11 @@ class Children:
 
     def _work(self) -> None:
         while self._live or self._orders or not self._is_stopping:
-            self._step()
+            try:
+                self._step()
+            except Exception as error:  # noqa: BLE001 - the top of a thread: the other children must go on
+                self.on_fault(error)
+                time.sleep(FAULT_PAUSE_S)
 
     def _step(self) -> None:
         for key, _ in self._selector.select(self._patience()):
@@ -201,7 +210,8 @@ class Children:
         except AosError as error:
             order.fault = ProcessRefused(ProcessCase.UNKNOWN, error.message)
         except OSError as error:
-            case = ProcessCase.INVALID_INPUT if isinstance(error, _MISSING) else ProcessCase.UNKNOWN
+            is_asked = isinstance(error, _MISSING) or error.errno == errno.E2BIG
+            case = ProcessCase.INVALID_INPUT if is_asked else ProcessCase.UNKNOWN
             order.fault = ProcessRefused(case, f"it cannot be started: {os.strerror(error.errno or 0)}")
         finally:
             order.done.set()

@@ -20,7 +20,7 @@ from aos_runtime.errors import AosError, InvalidInput, NotFound, Unavailable
 from aos_runtime.host.processes.child import Child, Launch, Owner
 from aos_runtime.host.processes.children import CANCEL_GRACE_S, DRAIN_S, Children, crowded
 from aos_runtime.host.processes.registry import Kept, Registry
-from aos_runtime.host.sandbox import INSIDE_HOME, Program, Sandbox, Shown, clear_environ, find_on_path
+from aos_runtime.host.sandbox import INSIDE_HOME, Program, Sandbox, Shown, clear_environ, find_on_machine
 from aos_runtime.policy.process_rules import (
     RING_BYTES,
     WAITED_RING_BYTES,
@@ -187,7 +187,8 @@ class ProcessDoor:
             raise ProcessRefused(ProcessCase.INVALID_INPUT, error.message) from error
         for warning in program.warnings:
             self.log("warn", warning)
-        return _limited(program, spawn.limits), folder
+        writable = () if workspace is None else (workspace,)
+        return _limited(program, spawn.limits, (*writable, sandbox.masks.home)), folder
 
     def _sandbox(self, tier: Tier) -> Sandbox:
         is_persistent = tier is Tier.PERSISTENT
@@ -246,11 +247,14 @@ def _placed(injections: tuple[Injection, ...], sandbox: Sandbox) -> tuple[tuple[
     return tuple(files), pointers
 
 
-def _limited(program: Program, limits: Limits) -> Program:
-    """The program, started by one that limits itself first: nothing runs before the limits hold."""
+def _limited(program: Program, limits: Limits, never: tuple[Path, ...]) -> Program:
+    """The program, started by one that limits itself first: nothing runs before the limits hold.
+
+    That one is not found in the folders `never`.
+    """
     if limits.is_none:
         return program
-    limiter = find_on_path(LIMITER, clear_environ(os.environ)["PATH"])
+    limiter = find_on_machine(LIMITER, clear_environ(os.environ)["PATH"], never)
     if limiter is None:
         raise ProcessRefused(ProcessCase.INVALID_INPUT, f"limits need {LIMITER}, which is not installed")
     asked = (

@@ -19,6 +19,7 @@ from aos_runtime.errors import Unavailable
 from aos_runtime.host import Case, Err
 from aos_runtime.host.context import GuestContext
 from aos_runtime.host.factors import FACTORS
+from aos_runtime.host.factors.process_calls import MAX_HELD, Held
 from aos_runtime.host.processes import children
 from aos_runtime.host.waiting import WaitGate
 from aos_runtime.policy.process_rules import MAX_STDIN_BYTES, MAX_WRITE_BYTES, ProcessCase
@@ -307,6 +308,18 @@ def test_limits_hold_from_the_first_instruction(context: GuestContext) -> None:
     assert call(context, "spawn", request("sh", "-c", "echo ok", limits=beyond))["stdout"] == "ok\n"
 
 
+def test_what_limits_a_program_is_never_the_workspaces(
+    context: GuestContext, programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = programs.workspace / "bin" / "prlimit"
+    fake.parent.mkdir()
+    fake.write_text("#!/bin/sh\necho fake\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    limits = {"max-memory-bytes": None, "max-cpu-secs": 7, "max-pids": None, "max-open-files": None}
+    assert call(context, "spawn", request("sh", "-c", "ulimit -t", limits=limits))["stdout"] == "7\n"
+
+
 # beside the guest
 
 
@@ -422,6 +435,34 @@ def test_a_guest_that_holds_too_much_gets_no_child(programs: Programs, recorder:
     context.resources.limit = 0
     assert call(context, "spawn-background", request("sh", "-c", LONG)) == Err("quota")
     wait_until(lambda: programs.children.live() == (), "it is gone")
+
+
+def test_children_that_ended_are_held_in_a_bounded_number(context: GuestContext) -> None:
+    held = [started(context, "true") for _ in range(4)]
+    for number in held:
+        handle(context, "wait", number, 30_000)
+    for _ in range(MAX_HELD - 4):
+        context.resources.add("process-handle", Held(context.resources.get("process-handle", held[0]).child))  # type: ignore[union-attr]
+    assert call(context, "spawn-background", request("sh", "-c", LONG)) == Err("quota")
+    context.resources.drop("process-handle", held[3])
+    started(context, "true")
+
+
+def test_a_bug_of_ours_does_not_end_the_thread(context: GuestContext, programs: Programs) -> None:
+    faults: list[Exception] = []
+
+    def fail(child: object) -> None:
+        raise ZeroDivisionError
+
+    programs.children.on_fault = faults.append
+    programs.children.on_over = fail
+    assert call(context, "spawn", request("sh", "-c", "echo x"))["stdout"] == "x\n"
+    assert call(context, "spawn", request("sh", "-c", "echo y"))["stdout"] == "y\n"
+    wait_until(lambda: len(faults) == 2, "both are told")
+
+
+def test_an_argument_that_no_command_line_holds(context: GuestContext) -> None:
+    assert call(context, "spawn", request("sh", "-c", "x" * 200_000)) == Err("invalid-input")
 
 
 def test_pollables_are_ready_when_there_is_something(context: GuestContext) -> None:
