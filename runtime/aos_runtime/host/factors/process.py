@@ -97,6 +97,7 @@ def spawn(context: GuestContext, request: dict[str, Any]) -> dict[str, object] |
     """`spawn`: the end of a child and all that it wrote."""
 
     def run(door: ProcessDoor) -> dict[str, object]:
+        _check_wanted(context)
         child = door.start(request, Tier.WAITED)
         if not child.wait(None, context.is_over):
             door.give_up(child, is_cancelled=context.is_cancelled)
@@ -110,12 +111,22 @@ def spawn(context: GuestContext, request: dict[str, Any]) -> dict[str, object] |
 
 def spawn_background(context: GuestContext, request: dict[str, Any]) -> int | Err:
     """`spawn-background`: a handle; the child ends with it."""
-    return waits(context, lambda door: added(context, Held(door.start(request, Tier.BACKGROUND))))
+
+    def run(door: ProcessDoor) -> int:
+        _check_wanted(context)
+        return added(context, Held(door.start(request, Tier.BACKGROUND)))
+
+    return waits(context, run)
 
 
 def spawn_persistent(context: GuestContext, request: dict[str, Any]) -> str | Err:
     """`spawn-persistent`: an id, for any later call of the same capsule and principal."""
-    return waits(context, lambda door: door.start_persistent(request).id)
+
+    def run(door: ProcessDoor) -> str:
+        _check_wanted(context)
+        return door.start_persistent(request).id
+
+    return waits(context, run)
 
 
 # one child, by its handle
@@ -278,6 +289,12 @@ def unwatch(context: GuestContext, name: str) -> Err | None:
                 kept.suffix = None
 
     return at_once(context, run)
+
+
+def _check_wanted(context: GuestContext) -> None:
+    """ProcessRefused CANCELLED where the call that asks for a child is over already."""
+    if context.is_over():
+        raise ProcessRefused(ProcessCase.CANCELLED)
 
 
 def _seen(door: ProcessDoor, name: str) -> Kept:

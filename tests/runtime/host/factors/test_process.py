@@ -546,6 +546,14 @@ def test_a_cancelled_spawn_is_interrupted_first(context: GuestContext, programs:
     assert programs.children.live() == ()
 
 
+def test_a_call_that_is_over_starts_nothing(context: GuestContext, programs: Programs) -> None:
+    context.is_over = lambda: True
+    for name in ("spawn", "spawn-background", "spawn-persistent"):
+        assert call(context, name, request("sh", "-c", "touch started")) == Err("cancelled")
+    assert programs.admitted == []
+    assert not (programs.workspace / "started").exists()
+
+
 def test_a_spawn_whose_time_is_up_is_killed(context: GuestContext, programs: Programs) -> None:
     context.is_over = lambda: bool(programs.children.live())
     assert call(context, "spawn", request("sh", "-c", f"trap '' INT; {LONG}")) == Err("cancelled")
