@@ -165,12 +165,13 @@ def test_a_process_goes_on_is_read_and_killed(shell: Shell, nap: str) -> None:
 
 
 def test_the_quota_of_background_processes_holds(shell: Shell, nap: str) -> None:
-    shell.aos.run("quota", "set", "--processes", "1")
     number = shell.spawn(nap)
+    shell.aos.run("quota", "set", "--processes", "1")
     refused = shell.fail("spawn_background_process", command=nap)
     assert "as many background processes as there may be run already" in refused
     assert 'case=quota rule="1 background processes run already"' in shell.aos.run("logs", "shell").out
     assert shell.call("run_shell_command", command="echo still") == "still\n"
+    assert json.loads(shell.call("read_process_logs", id=number))["running"], "a quota ends nothing"
     shell.kill(number)
     shell.kill(shell.spawn(nap))
     shell.aos.run("quota", "set", "--processes", "8")

@@ -92,7 +92,10 @@ class Generation:
         self._holds_files = bool(context.capabilities.fs_read or context.capabilities.fs_write)
 
     def renew(self) -> None:
-        """Serve the next call from a new instance, made with the limits of then; from any thread."""
+        """Serve the next call from a new instance, made with the limits of then; from any thread.
+
+        One that holds handles beyond its calls is kept until it holds none.
+        """
         self._is_stale = True
 
     def memory_bytes(self) -> int:
@@ -108,7 +111,7 @@ class Generation:
         if (
             instance is not None
             and not instance.dead
-            and not self._is_stale
+            and not (self._is_stale and self._may_end())
             and (workspace == self._workspace or not self._holds_files)
         ):
             return instance
@@ -117,6 +120,10 @@ class Generation:
         self.close()
         self._instance = instance = self.open_instance()
         return instance
+
+    def _may_end(self) -> bool:
+        """Whether nothing goes with the instance that outlives its calls: programs that run beside them."""
+        return not (self.context.keeps_resources and self.context.resources.live)
 
     def cancel(self, invocation: Envelope) -> None:
         """Stop the guest if it serves this very invocation, now or in a moment; safe from any thread."""

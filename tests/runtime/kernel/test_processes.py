@@ -15,15 +15,16 @@ from aos_runtime.host import GuestContext
 from aos_runtime.host.processes import Child, ProcessDoor, Tier
 from aos_runtime.host.sandbox import Sandbox
 from aos_runtime.host.walls import Masks
+from aos_runtime.kernel.actor import Generation
 from aos_runtime.kernel.budget import Budget
 from aos_runtime.kernel.processes import Processes
 from aos_runtime.policy.process_rules import ProcessRefused
 from aos_runtime.policy.quotas import Quotas
 from aos_runtime.store.children import ChildRecords
 from aos_runtime.wire.payloads import TOOL_EXECUTE_REQUEST, encode_tool_cancel
-from tests.support.guests import Recorder
+from tests.support.guests import FakeInflow, Recorder
 from tests.support.installation import wait_until
-from tests.support.kernels import ALICE, cause, make_installed
+from tests.support.kernels import ALICE, FakeInstance, cause, make_installed
 from tests.support.programs import request
 
 LONG = request("sh", "-c", "sleep 300")
@@ -149,3 +150,18 @@ def test_walls_are_looked_at_until_there_are_some(stand: Stand) -> None:
     assert stand.processes.open_sandbox() is bare
     assert [stand.processes.open_sandbox() for _ in range(3)] == [walled] * 3
     assert stand.looks == 3
+
+
+def test_new_limits_do_not_end_what_runs_beside_the_calls() -> None:
+    """They hold from the first instance on that is made when nothing is held any more."""
+    context = Recorder().context(keeps_resources=True)
+    generation = Generation(context, lambda: FakeInstance(lambda call: None, context))
+    first = generation.instance()
+    handle = context.resources.add("process-handle", FakeInflow())
+    assert handle is not None
+    generation.renew()
+    assert generation.instance() is first
+    context.resources.drop("process-handle", handle)
+    second = generation.instance()
+    assert second is not first
+    assert generation.instance() is second
