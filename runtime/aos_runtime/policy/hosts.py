@@ -91,12 +91,7 @@ def _to_ascii(text: str) -> str | None:
     try:
         return idna.encode(text, uts46=True).decode("ascii").lower()
     except UnicodeError:  # of which idna's own is one
-        pass
-    try:  # full-width digits and dots, of which no name is made, but addresses are
-        mapped = idna.uts46_remap(text)
-    except UnicodeError:
         return None
-    return mapped if mapped.isascii() and _NUMBER.match(mapped.rstrip(".").rpartition(".")[2]) else None
 
 
 def _parse_ipv6(text: str) -> Host | None:

@@ -85,7 +85,6 @@ class Refused(Exception):
     """A request that is not sent; `case` is that of astrid:http's `error-code`."""
 
     def __init__(self, case: str, why: str) -> None:
-        super().__init__(why)
         self.case = case
         self.why = why
 

@@ -60,4 +60,6 @@ def test_each_subscription_is_told_once_and_only_while_it_lives() -> None:
     assert table.matching("a.b", None) == [first, second]
     assert (table.count, table.remove(first), table.remove(first), table.count) == (3, True, False, 2)
     assert table.matching("a.b.c", "alice") == [second]
+    assert (table.remove(second), table.matching("a.b.c", "alice"), table.count) == (True, [], 1)
+    assert (table.remove(other), table._exact, table._heads) == (True, {}, {})
     assert table.matching("a." + "b." * 19 + "b", "alice") == []

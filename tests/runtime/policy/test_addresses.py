@@ -60,6 +60,11 @@ ROWS = {
 }
 
 
+def test_every_reason_says_something() -> None:
+    assert all({LOOPBACK, PRIVATE, LINK_LOCAL, METADATA, CARRIER, MULTICAST, RESERVED})
+    assert len({LOOPBACK, PRIVATE, LINK_LOCAL, METADATA, CARRIER, MULTICAST, RESERVED}) == 7
+
+
 @pytest.mark.parametrize(("text", "reason"), ROWS.items())
 def test_sec_08_special_ranges_are_refused(text: str, reason: str) -> None:
     assert blocked_reason(ip_address(text)) == reason

@@ -122,6 +122,8 @@ def test_a_denial_wins_and_silence_is_none() -> None:
     allow, deny = Rule(action="git push"), Rule(resource="*--force*", allows=False)
     assert find_verdict([], PUSH) is None
     assert find_verdict([Rule(capsule="other")], PUSH) is None
+    assert find_verdict([Rule(action="git pull")], PUSH) is None
+    assert find_verdict([Rule(resource="git pull")], PUSH) is None
     assert find_verdict([allow], PUSH) is True
     forced = PUSH._replace(resource="git push --force")
     assert find_verdict([allow, deny], forced) is False
@@ -149,6 +151,10 @@ def test_a_pattern_allows_no_second_command_but_denies_one() -> None:
         ("a*a", "a", False),
         ("a*b*c", "a1b2c", True),
         ("a*b*c", "acb", False),
+        ("a*b*b*c", "abc", False),
+        ("a*bb*bb*c", "abbbc", False),
+        ("a*bc*c", "abc", False),
+        ("*ab*b", "ab", False),
         ("*.*", "a.b", True),
         ("[a]?", "a", False),
     ],

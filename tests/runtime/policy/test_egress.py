@@ -42,6 +42,8 @@ def airlock(*exemptions: str, **capabilities: tuple[str, ...]) -> Airlock:
         (("8.8",), "8.8.8.8", False),
         (("",), "example.com", False),
         (("com..",), "example.com", False),
+        (("8.8.8.8",), "8.8.8.8.example.com", False),
+        (("1",), "8.8.0.1", False),
     ],
 )
 def test_sec_06_a_net_entry_lists_a_host_and_what_is_below_it(
@@ -209,6 +211,7 @@ def test_a_name_without_an_address_is_no_denial() -> None:
         ("svc.corp:443", "other.corp", 443, "10.0.0.5", False),
         ("svc.corp:443", "svc.corp", 443, "169.254.169.254", False),
         ("svc.corp:443", "svc.corp", 443, "::ffff:169.254.169.254", False),
+        ("svc.corp:443", "svc.corp", 443, "168.63.129.16", False),
         ("169.254.169.254:80", "metadata.corp", 80, "169.254.169.254", True),
         ("nonsense", "127.0.0.1", 8080, "127.0.0.1", False),
     ],

@@ -168,6 +168,7 @@ def test_a_secret_cannot_inject_a_header_and_is_not_named_in_the_refusal() -> No
     with pytest.raises(Refused) as refused:
         check_headers([("X", "{{secret:A}}")], HERE, {"A": "v\r\nHost: b"}.get)
     assert "v\r" not in refused.value.why
+    assert refused.value.case == "invalid-request"
 
 
 def test_a_secret_that_looks_like_a_placeholder_is_taken_as_it_is() -> None:
@@ -255,8 +256,9 @@ def test_an_integrity_is_read(algorithm: str) -> None:
     ],
 )
 def test_what_is_no_integrity_is_refused(text: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(Refused) as refused:
         parse_integrity(text)
+    assert refused.value.case == "invalid-request"
 
 
 @given(st.lists(st.tuples(st.text(max_size=8), st.text(max_size=8)), max_size=4))

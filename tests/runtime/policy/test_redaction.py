@@ -78,6 +78,9 @@ def test_what_a_human_typed_for_a_capsule_is_hidden_whole(topic: str) -> None:
 def test_nesting_without_end_is_cut() -> None:
     body = b'{"a":' * (MAX_DEPTH + 40) + b"1" + b"}" * (MAX_DEPTH + 40)
     assert f"[nested deeper than {MAX_DEPTH} levels]" in json.dumps(shown_payload("t", body, ()))
+    in_objects = b'{"a":' * 65 + b"1" + b"}" * 65
+    assert "deeper than 64 levels" in json.dumps(shown_payload("t", in_objects, ()))
+    assert "deeper" not in json.dumps(shown_payload("t", in_objects[5:-1], ()))
     for depth, is_cut in ((64, False), (65, True)):
         body = b"[" * depth + b"7" + b"]" * depth
         assert ("deeper than 64 levels" in json.dumps(shown_payload("t", body, ()))) == is_cut
