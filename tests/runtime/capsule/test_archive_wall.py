@@ -116,6 +116,12 @@ def test_arc_01_a_long_name_may_be_as_long_as_a_path_and_no_longer() -> None:
     assert binary.message.endswith("starting '" + "\\\\xff" * 64 + "'")
 
 
+@pytest.mark.parametrize("data", [b"ab", b"a\0b", b"a\0\0"])
+def test_a_long_name_ends_in_its_only_nul(data: bytes) -> None:
+    error = refusal(capsule(entry(b"././@LongLink", data, flag=b"L"), entry(b"x")))
+    assert error.message == "truncated or corrupt archive: a long name does not end in its only NUL"
+
+
 def test_arc_01_a_name_of_one_byte_is_a_name() -> None:
     assert scan_archive(capsule(long_entry(b"x", b"1"))).entries[1].path == "x"
 
@@ -358,6 +364,13 @@ def test_ins_28_a_wrong_checksum_or_length() -> None:
             "archive-damaged",
             "truncated or corrupt archive: its contents do not match the gzip checksum and length",
         )
+
+
+@pytest.mark.parametrize(
+    ("start", "seen"), [(b"a\x7fbcd", "61 7f 62 63 64"), (b"\xc3\xa9abc", "c3 a9 61 62 63")]
+)
+def test_arc_13_what_is_no_plain_text_is_shown_in_numbers(start: bytes, seen: str) -> None:
+    assert refusal(start).message == f"not a gzip archive; starts with {seen}"
 
 
 def test_several_gzip_members() -> None:

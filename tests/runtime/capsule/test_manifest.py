@@ -148,6 +148,11 @@ def test_man_09_hosts_that_satisfy(host: str) -> None:
 @pytest.mark.parametrize(
     ("requirement", "host", "hint"),
     [
+        (
+            ">1.0.0, <1.0.1",
+            "1.0.1",
+            'the capsule shuts out newer runtimes; its author can write astrid-version = ">=1.0.1"',
+        ),
         (">=0.7.0", "0.6.9", "install a newer aos"),
         (">=0.7.0-rc.3", "0.7.0-rc.2", "install a newer aos"),
         (

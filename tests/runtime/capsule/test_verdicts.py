@@ -64,6 +64,8 @@ def test_every_matcher_gives_one_verdict_in_one_order() -> None:
         ("dispatch", True, "every `*` takes one segment"),
         ("subscribe-gate", True, "the pattern may be subscribed to at run time, and matches"),
     ]
+    _, acl, *_ = judge_match("b", "a")
+    assert (acl.matcher, acl.matches) == ("publish-acl", False)
     *_, gate = judge_match("a.x.b", "a.*.b")
     assert (gate.matches, gate.why) == (
         False,

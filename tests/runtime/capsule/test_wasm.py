@@ -323,6 +323,22 @@ def test_cmp_19_wrappers_of_one_call_are_followed_eight_deep(depth: int, written
     assert implemented_exports(lifecycle(to[3] * 2, direct, direct + WORK, *wrappers, WORK)) == written
 
 
+@pytest.mark.parametrize(
+    ("wrapper", "written"),
+    [
+        (b"\x10\x04", {"astrid-upgrade"}),
+        (b"\x41\x00\x1a\x10\x04", set(LIFECYCLE_EXPORTS)),
+        (b"\x10\x04\x10\x04", set(LIFECYCLE_EXPORTS)),
+        (b"", {"astrid-install", "astrid-upgrade"}),  # calls of what does nothing are nothing
+    ],
+    ids=["one call", "one call and more", "two calls", "nothing"],
+)
+def test_cmp_19_a_wrapper_is_one_call_and_nothing_else(wrapper: bytes, written: set[str]) -> None:
+    direct = b"\x10\x04" * 3
+    bodies = (b"\x10\x03" * 3, direct, direct + WORK, wrapper, WORK)
+    assert implemented_exports(lifecycle(*bodies)) == written
+
+
 @pytest.mark.parametrize(("padding", "written"), [(11, {"astrid-upgrade"}), (12, set(LIFECYCLE_EXPORTS))])
 def test_cmp_19_a_wrapper_has_16_bytes_at_most(padding: int, written: set[str]) -> None:
     wrapper = b"\x01" * padding + b"\x10\x04"
