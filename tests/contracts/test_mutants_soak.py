@@ -51,7 +51,6 @@ import planted.limits
 
 def test_runs():
     assert planted.limits.is_short("a")
-    planted.limits.count_down(0)
 """
 
 DRIVER = """
@@ -194,6 +193,7 @@ def test_a_weak_test_is_shown_what_it_does_not_notice(tmp_path: Path) -> None:
     gone = ["planted.limits", "is_short", "len(text) < 4 -> len(text) <= 4"]
     ends, survivors, faults = try_planted(tmp_path, WEAK, [boundary, noticed, gone])
     assert "5 3 -> 4" in survivors
+    assert "12 return numbers -> return None" in survivors, "no test calls it"
     assert "5 len(text) < 3 -> len(text) <= 3" not in survivors
     assert ends["equivalent"] == 2
     assert faults == [
@@ -254,6 +254,8 @@ def test_a_sample_is_given_what_chance_may_do_and_a_whole_run_is_not() -> None:
     assert fault_of_share(good, is_sample=False) == "89.0% of 100 noticed, less than 90.0%"
     assert fault_of_share(poor, is_sample=True) == "80.0% of 100 noticed, less than 85.1%"
     assert fault_of_share(Counter({End.VOID: 3}), is_sample=True) == "no mutant was tried"
+    broken = Counter({End.KILLED: 100, End.BROKEN: 2})
+    assert fault_of_share(broken, is_sample=True) == "2 of 100 broke down outside of the tests"
 
 
 def test_every_listed_mutant_has_a_reason() -> None:

@@ -28,6 +28,7 @@ EQUIVALENT = "equivalent"
 
 AIM = 0.9
 ONE_SIDED_95 = 1.645
+MOST_BROKEN = 0.01
 LEAST_SAMPLE = 50
 """So many are tried even where a slow machine has used the time up before the first."""
 
@@ -124,6 +125,8 @@ def fault_of_share(ends: Counter[str], *, is_sample: bool) -> str | None:
     tried = ends[End.KILLED] + ends[End.TIMED_OUT] + ends[End.SURVIVED]
     if not tried:
         return "no mutant was tried"
+    if ends[End.BROKEN] > MOST_BROKEN * tried:
+        return f"{ends[End.BROKEN]} of {tried} broke down outside of the tests"
     margin = ONE_SIDED_95 * math.sqrt(AIM * (1 - AIM) / tried) if is_sample else 0.0
     share = share_noticed(ends)
     return None if share >= AIM - margin else f"{share:.1%} of {tried} noticed, less than {AIM - margin:.1%}"

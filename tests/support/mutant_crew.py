@@ -32,6 +32,7 @@ from pathlib import Path
 from types import CodeType
 
 from tests.support.mutant_session import (
+    BROKEN,
     FAILED,
     NEEDS_IMPORT,
     PASSED,
@@ -59,6 +60,8 @@ class End(StrEnum):
     SURVIVED = "survived"
     VOID = "void"
     """No mutant at all: its module cannot be imported, or is the same once compiled."""
+    BROKEN = "broken"
+    """Its process failed outside of the tests, which says nothing of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +179,8 @@ def _end_of(status: int) -> End:
             return End.SURVIVED
         case _ if status == VOID:
             return End.VOID
+        case _ if status == BROKEN:
+            return End.BROKEN
         case _ if -status in (signal.SIGPROF, signal.SIGALRM):
             return End.TIMED_OUT
         case _:
@@ -230,7 +235,7 @@ def _serve(commands: int, tell: int, folder: Path, life: Callable[[int, int], in
 def _wait_for(folder: Path, life: Callable[[], int]) -> int:
     pid = os.fork()
     if pid == 0:
-        status = FAILED
+        status = BROKEN
         try:
             scratch = folder / str(os.getpid())
             scratch.mkdir()

@@ -24,7 +24,8 @@ from tests.support.mutation import Mutation
 
 T = TypeVar("T")
 
-PASSED, FAILED, NEEDS_IMPORT, VOID = 0, 1, 101, 102
+PASSED, FAILED, NEEDS_IMPORT, VOID, BROKEN = 0, 1, 101, 102, 103
+"""How the process of a mutant ends; `BROKEN` where it failed outside of the tests."""
 TEST_CPU_S = 5.0
 """Processor time of one test; the slowest of the rooms uses one second.  What needs more never ends."""
 
@@ -155,7 +156,8 @@ class Session:
 
 
 def _pairs(things: list[T]) -> Iterator[tuple[T, T | None]]:
-    return zip(things, [*things[1:], None], strict=True)
+    """Each with the one that follows it."""
+    return zip(things, [*things[1:], None], strict=False)
 
 
 def _passes(item: pytest.Item, following: pytest.Item | None) -> bool:

@@ -303,6 +303,8 @@ def test_every_capability_is_read() -> None:
 
 def test_derived_views() -> None:
     manifest = parse_manifest((GOLDEN / "everything.toml").read_bytes())
+    assert manifest.description == "HTTP fetch tool"
+    assert manifest.authors == ("Name <e@example.com>", "Other")
     assert manifest.component is not None
     assert manifest.component.file == "bin/http.wasm"
     assert [row.handler for row in manifest.handlers] == ["tool_execute_fetch_url"]

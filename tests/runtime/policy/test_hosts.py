@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aos_runtime.policy.hosts import Endpoint, Host, parse_endpoint, parse_host
+from aos_runtime.policy.hosts import Endpoint, Host, parse_address, parse_endpoint, parse_host
 
 
 @pytest.mark.parametrize(
@@ -124,6 +124,12 @@ def test_spellings_are_read_as_the_resolver_reads_them(number: int, parts: int, 
     host = parse_host(text)
     assert host is not None
     assert host.address == IPv4Address(socket.inet_aton(text))
+
+
+def test_an_address_is_read_as_a_resolver_gives_it_back() -> None:
+    assert parse_address("127.0.0.1") == IPv4Address("127.0.0.1")
+    assert parse_address("::1") == IPv6Address("::1")
+    assert [parse_address(text) for text in ("127.1", "a.example", "", "[::1]")] == [None] * 4
 
 
 @given(st.text(max_size=40))
