@@ -7,9 +7,11 @@ import os
 import re
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 
 import grimp
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULE_MAX_LINES = 400
@@ -113,6 +115,15 @@ def test_only_a_missing_shell_may_skip_a_test() -> None:
         if marks.search(line) and "shutil.which(" not in line
     ]
     assert found == []
+
+
+def test_a_whole_run_enters_every_folder_of_tests(request: pytest.FixtureRequest) -> None:
+    """pytest passes over folders called `build` and `dist`, which are rooms here, unless told otherwise."""
+    passed_over = request.config.getini("norecursedirs")
+    files = [path.relative_to(ROOT) for path in tracked_files() if path.match("test_*.py")]
+    parts = {part for path in files for part in path.parts[:-1]}
+    assert "build" in parts
+    assert [part for part in sorted(parts) if any(fnmatch(part, one) for one in passed_over)] == []
 
 
 def test_nothing_is_left_unfinished() -> None:
