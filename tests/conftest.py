@@ -76,6 +76,7 @@ def _verdict(reporter: pytest.TerminalReporter) -> Verdict:
 
 def _is_whole(config: pytest.Config) -> bool:
     """Whether every test was to be run."""
-    options = ("keyword", "markexpr", "deselect", "collectonly", "lf")  # the last one is a plugin's, which can be left out
+    # The last one is a plugin's, which can be left out.
+    options = ("keyword", "markexpr", "deselect", "collectonly", "lf")
     chosen = any(config.getoption(name, False) for name in options)
     return config.args_source is pytest.Config.ArgsSource.TESTPATHS and not chosen
