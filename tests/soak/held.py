@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from aos_runtime.home import Home
@@ -44,6 +46,13 @@ def children_of(pid: int) -> list[int]:
     for task in Path(f"/proc/{pid}/task").iterdir():
         found += map(int, (task / "children").read_text(encoding="ascii").split())
     return found
+
+
+def typical(held: Sequence[Held]) -> Held:
+    """The median of each: what is resident also hangs on which capsule was compiled last."""
+    return Held(
+        **{one.name: int(statistics.median(getattr(each, one.name) for each in held)) for one in fields(Held)}
+    )
 
 
 def leaks(before: Held, after: Held) -> list[str]:

@@ -41,23 +41,20 @@ class Server:
         self._tls = tls
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._socket.getsockname()[1])
-        self.connections: list[socket.socket] = []
-        self._threads = [threading.Thread(target=self._accept, daemon=True)]
-        self._threads[0].start()
+        self._running: dict[threading.Thread, socket.socket] = {}
+        self._acceptor = threading.Thread(target=self._accept, daemon=True)
+        self._acceptor.start()
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
-        self._threads[0].join(WAIT_S)
-        for connection in self.connections:
+        self._acceptor.join(WAIT_S)
+        for thread, connection in tuple(self._running.items()):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
             thread.join(WAIT_S)
             assert not thread.is_alive()
-        for connection in self.connections:
-            connection.close()
 
     def _accept(self) -> None:
         while True:
@@ -67,17 +64,21 @@ class Server:
                 return
             connection.settimeout(WAIT_S)
             thread = threading.Thread(target=self._run, args=(connection,), daemon=True)
-            self.connections.append(connection)
-            self._threads.append(thread)
+            self._running[thread] = connection
             thread.start()
 
     def _run(self, connection: socket.socket) -> None:
-        with contextlib.suppress(OSError, EOFError):
+        try:
             if self._tls is not None:
                 connection = self._tls.wrap_socket(connection, server_side=True)
-                self.connections.append(connection)
+                self._running[threading.current_thread()] = connection
             self._serve(connection)
             connection.shutdown(socket.SHUT_RDWR)
+        except (OSError, EOFError):
+            pass  # the client's way to end it
+        finally:
+            del self._running[threading.current_thread()]
+            connection.close()
 
 
 @contextlib.contextmanager
