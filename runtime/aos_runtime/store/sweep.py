@@ -27,6 +27,7 @@ def sweep(home: Home) -> None:
     sweep_content(home)
     is_quiet = True
     for principal in list_principal_folders(home):
+        sweep_temporaries(home.shown_wit(principal))
         for name in _known_capsules(home, principal):
             lock = capsule_lock(home, principal, name)
             if lock.try_acquire():

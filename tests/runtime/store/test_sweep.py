@@ -26,13 +26,16 @@ def test_sweeping_takes_orphans_and_keeps_the_live_version(home: Home, install: 
     (home.receipts(DEFAULT_PRINCIPAL, DEMO) / ("0" * 64 + ".json")).write_text("{}")
     gone = home.generations(DEFAULT_PRINCIPAL, CapsuleName("gone"))
     (gone / "x").mkdir(parents=True)
-    dead = home.blobs / ".a.wasm.999999999.0-abcd.tmp"
-    dead.write_bytes(b"")
+    shown = home.shown_wit(DEFAULT_PRINCIPAL)
+    shown.mkdir(exist_ok=True)
+    dead = [folder / ".a.999999999.0-abcd.tmp" for folder in (home.blobs, shown)]
+    for path in dead:
+        path.write_bytes(b"")
     sweep(home)
     assert list(generations.iterdir()) == [found.generation]
     assert names(home.receipts(DEFAULT_PRINCIPAL, DEMO)) == [f"{found.receipt.content_digest}.json"]
     assert not gone.exists()
-    assert not dead.exists()
+    assert not any(path.exists() for path in dead)
     load_installed(home, DEFAULT_PRINCIPAL, DEMO)
 
 
