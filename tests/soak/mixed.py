@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.soak.held import Held, at_rest, leaks, tell, typical
+from tests.soak.held import Held, at_rest, leaks, least, tell
 from tests.soak.registry import Budget, Report
 from tests.support.installation import ROOT, Aos
 from tests.support.projects import build_project
@@ -178,8 +178,13 @@ def cancel(worker: Worker) -> None:
     corr = ask_for_the_endless(worker)
     worker.nap()
     frames = worker.client.ask(f"request.tools.cancel.{uuid.uuid4().hex}", {"params": {"corr": corr}})
-    if frames[-1]["payload"]["data"] != {"cancelled": True}:
+    if frames[-1]["payload"]["data"] != {"cancelled": True} and not is_out_of_fuel(frames[0]):
         raise Wrong(f"cancel: {frames}")
+
+
+def is_out_of_fuel(frame: Any) -> bool:
+    """Whether the call had ended by itself: fuel is shared, so it may be short for one that spins."""
+    return "exhausted its fuel budget" in str(frame["payload"]["data"])
 
 
 def hang_up(worker: Worker) -> None:
@@ -320,6 +325,6 @@ def told(mixed: Mixed) -> Report:
     if mixed.held:
         tell(mixed.held)
         third = max(1, len(mixed.held) // 3)
-        mixed.faults += leaks(typical(mixed.held[:third]), typical(mixed.held[-third:]))
+        mixed.faults += leaks(least(mixed.held[:third]), least(mixed.held[-third:]))
     kinds = len(mixed.done)
     return Report(rounds=sum(mixed.done.values()), unit=f"deeds of {kinds} kinds", faults=tuple(mixed.faults))
