@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bench.clients import WrongReply
-from tests.soak.held import SLACK, Held, leaks
+from tests.soak.held import SLACK, Held, leaks, least
 from tests.soak.load import Greetings
 
 WARM = Held(resident_bytes=100_000_000, descriptors=30, threads=8, children=1)
@@ -30,6 +30,14 @@ def test_what_stays_is_no_leak() -> None:
 )
 def test_what_grew_is_told(grown: dict[str, Any], words: str) -> None:
     assert leaks(WARM, replace(WARM, **grown)) == [words]
+
+
+def test_what_is_held_for_a_while_is_no_leak_and_a_leak_raises_the_least() -> None:
+    sizes = [100_000_000, 150_000_000, 103_000_000]
+    early = [replace(WARM, resident_bytes=size, children=3) for size in sizes]
+    assert leaks(least(early), least(early[::-1])) == []
+    late = [replace(one, resident_bytes=one.resident_bytes + 6_000_000) for one in early]
+    assert leaks(least(early), least(late)) == ["memory grew from 100.0 to 106.0 MB"]
 
 
 def reply(greetings: Greetings, number: int, content: str, status: str = "Success") -> bytes:
