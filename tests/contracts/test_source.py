@@ -18,8 +18,8 @@ MODULE_MAX_LINES = 400
 BROAD_HANDLER_PLACES = {
     "aos_cli/app.py",
     "runtime/aos_runtime/host/boundary.py",
-    "runtime/aos_runtime/host/mcp.py",
-    "runtime/aos_runtime/host/processes/children.py",
+    "runtime/aos_runtime/programs/mcp.py",
+    "runtime/aos_runtime/programs/children.py",
     "runtime/aos_runtime/kernel/audit.py",
     "runtime/aos_runtime/kernel/leader.py",
     "runtime/aos_runtime/kernel/requests.py",
@@ -192,9 +192,10 @@ def _is_of_wasmtime(value: ast.expr) -> bool:
     return not (isinstance(value, ast.Name) and value.id == "raw_component")
 
 
-def test_no_two_modules_of_the_host_need_each_other() -> None:
+@pytest.mark.parametrize("room", ["host", "network", "programs"])
+def test_no_two_modules_of_a_room_need_each_other(room: str) -> None:
     graph = grimp.build_graph("aos_runtime")
-    modules = graph.find_descendants("aos_runtime.host")
+    modules = graph.find_descendants(f"aos_runtime.{room}")
     circles = {
         (importer, imported)
         for importer in modules

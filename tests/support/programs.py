@@ -11,10 +11,10 @@ from typing import Any
 
 from aos_runtime.errors import AosError, Unavailable
 from aos_runtime.home import Home
-from aos_runtime.host.processes import Children, Owner, ProcessDoor, Registry
-from aos_runtime.host.sandbox import Sandbox
-from aos_runtime.host.walls import find_masks
 from aos_runtime.policy.process_rules import ProcessDenial
+from aos_runtime.programs import Children, Owner, ProcessDoor, Registry
+from aos_runtime.programs.sandbox import Sandbox
+from aos_runtime.programs.walls import find_masks
 from aos_runtime.store.children import ChildRecords
 
 OWNER = Owner("default", "guest")

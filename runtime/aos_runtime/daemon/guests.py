@@ -10,8 +10,6 @@ from aos_runtime.config import Settings
 from aos_runtime.daemon.options import Options
 from aos_runtime.home import Home
 from aos_runtime.host import CodeCache, EngineSettings, HostEngine
-from aos_runtime.host.mcp_servers import McpServers
-from aos_runtime.host.sandbox import Sandbox, open_sandbox
 from aos_runtime.kernel.approvals import Approvals
 from aos_runtime.kernel.audited import Trail
 from aos_runtime.kernel.kernel import Journal, Kernel, system_cause
@@ -23,6 +21,8 @@ from aos_runtime.kernel.principals import Principals
 from aos_runtime.kernel.processes import Processes
 from aos_runtime.kernel.views import View, holds_capability
 from aos_runtime.names import CapsuleName, PrincipalName
+from aos_runtime.programs.mcp_servers import McpServers
+from aos_runtime.programs.sandbox import Sandbox, open_sandbox
 from aos_runtime.store.children import ChildRecords
 from aos_runtime.store.identity import IdentityStore
 from aos_runtime.store.kv import KvStore

@@ -18,11 +18,11 @@ from aos_runtime.capsule.capability import Capabilities
 from aos_runtime.host.codecs import Err
 from aos_runtime.host.files import Files
 from aos_runtime.host.people import Identities, Uplinks
-from aos_runtime.host.processes import ProcessDoor
 from aos_runtime.host.resources import ResourceTable
 from aos_runtime.host.waiting import WaitGate
 from aos_runtime.names import CapsuleName, PrincipalName
 from aos_runtime.network import NetworkDoor
+from aos_runtime.programs import ProcessDoor
 from aos_runtime.store.kv import KvSpace
 
 __all__ = ["Binding", "ElicitQuestion", "GuestContext", "Inflow", "KvSpace"]

@@ -21,12 +21,12 @@ from aos_runtime.capsule.manifest_values import PublishRow, SubscribeRow
 from aos_runtime.capsule.topics import is_tool_name, tool_topic
 from aos_runtime.errors import AosError, Unavailable
 from aos_runtime.host import GuestContext, GuestTrap, HookResult, TrapReason
-from aos_runtime.host.mcp_servers import McpServers
-from aos_runtime.host.mcp_tools import McpAnswer, Server
-from aos_runtime.host.sandbox import Sandbox
 from aos_runtime.kernel.probe import DESCRIBE_ACTION, DESCRIBE_TOPIC, Described, Tool, read_description
 from aos_runtime.kernel.restarts import MAX_RESTARTS, RECOVERED_AFTER_S
 from aos_runtime.names import CapsuleName, PrincipalName
+from aos_runtime.programs.mcp_servers import McpServers
+from aos_runtime.programs.mcp_tools import McpAnswer, Server
+from aos_runtime.programs.sandbox import Sandbox
 from aos_runtime.store.installed import Installed
 from aos_runtime.wire.payloads import decode_tool_request, encode_tool_result
 

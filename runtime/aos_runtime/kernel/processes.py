@@ -15,13 +15,13 @@ import msgspec
 
 from aos_runtime.bus.envelope import Envelope
 from aos_runtime.host import GuestContext
-from aos_runtime.host.processes import Children, Owner, ProcessDoor, Registry
-from aos_runtime.host.sandbox import Sandbox
 from aos_runtime.kernel.audited import ADMITTED, Trail
 from aos_runtime.kernel.budget import Budget
 from aos_runtime.kernel.cancellation import CANCEL_TOPIC, MAX_CALLS
 from aos_runtime.kernel.failures import call_of
 from aos_runtime.policy.process_rules import ProcessDenial
+from aos_runtime.programs import Children, Owner, ProcessDoor, Registry
+from aos_runtime.programs.sandbox import Sandbox
 from aos_runtime.store.children import ChildRecords
 from aos_runtime.store.installed import Installed
 from aos_runtime.wire.payloads import decode_tool_cancel

@@ -19,8 +19,8 @@ import pytest
 from aos_runtime.capsule.archive import Member, entry_of, write_archive
 from aos_runtime.capsule.provenance import PROVENANCE_FILE, content_digest, render_provenance, sign_content
 from aos_runtime.home import Home
-from aos_runtime.host.pipes import LINES_PER_S
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName
+from aos_runtime.programs.pipes import LINES_PER_S
 from aos_runtime.store.keys import load_runtime_seed
 from aos_runtime.store.layout import open_home
 from tests.support.sockets import NIL, Client, Daemon, connected, running
@@ -56,7 +56,7 @@ def put(home: Home, folder: Path, *modes: str, name: str = "served", env: str = 
 
 
 WAYS = ("unsandboxed", "bubblewrap") if shutil.which("bwrap") else ("unsandboxed",)
-"""Where bubblewrap is not installed, tests/runtime/host/test_sandbox.py alone tests its command line."""
+"""Where bubblewrap is not installed, tests/runtime/programs/test_sandbox.py alone tests its command line."""
 
 
 both_ways = pytest.mark.parametrize("home", WAYS, indirect=True)

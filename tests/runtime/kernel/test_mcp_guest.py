@@ -10,9 +10,9 @@ import pytest
 from aos_runtime.capsule.manifest import parse_manifest
 from aos_runtime.errors import PeerFault, Unavailable
 from aos_runtime.host import GuestTrap, TrapReason
-from aos_runtime.host.mcp_tools import McpAnswer, McpTool
 from aos_runtime.kernel.mcp_guest import McpGuest, Starts, with_rows
 from aos_runtime.kernel.restarts import MAX_RESTARTS
+from aos_runtime.programs.mcp_tools import McpAnswer, McpTool
 from aos_runtime.wire.payloads import encode_tool_request
 from tests.support.guests import Recorder, envelope_from
 

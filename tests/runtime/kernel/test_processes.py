@@ -12,14 +12,14 @@ import pytest
 from aos_runtime.errors import Unavailable
 from aos_runtime.home import Home
 from aos_runtime.host import GuestContext
-from aos_runtime.host.processes import Child, ProcessDoor, Tier
-from aos_runtime.host.sandbox import Sandbox
-from aos_runtime.host.walls import Masks
 from aos_runtime.kernel.actor import Generation
 from aos_runtime.kernel.budget import Budget
 from aos_runtime.kernel.processes import Processes
 from aos_runtime.policy.process_rules import ProcessRefused
 from aos_runtime.policy.quotas import Quotas
+from aos_runtime.programs import Child, ProcessDoor, Tier
+from aos_runtime.programs.sandbox import Sandbox
+from aos_runtime.programs.walls import Masks
 from aos_runtime.store.children import ChildRecords
 from aos_runtime.wire.payloads import TOOL_EXECUTE_REQUEST, encode_tool_cancel
 from tests.support.guests import FakeInflow, Recorder

@@ -52,8 +52,6 @@ from aos_runtime.host.factors.process_types import (
     U64,
     fallible,
 )
-from aos_runtime.host.processes import Child, Kept, ProcessDoor, Tier
-from aos_runtime.host.processes.registry import KILLED as BY_KILL
 from aos_runtime.host.streams import POLLABLE, Pollable
 from aos_runtime.host.wit import BYTES, STRING, ListOf, Option, Record
 from aos_runtime.policy.process_rules import (
@@ -63,6 +61,8 @@ from aos_runtime.policy.process_rules import (
     check_suffix,
     grace_of,
 )
+from aos_runtime.programs import Child, Kept, ProcessDoor, Tier
+from aos_runtime.programs.registry import KILLED as BY_KILL
 
 END_S = 5.0
 """How long a child that was killed is waited for."""

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from aos_runtime.host.codecs import Err
 from aos_runtime.host.context import GuestContext
-from aos_runtime.host.processes import Child, Kept, ProcessDoor
 from aos_runtime.host.waiting import waiting_at
 from aos_runtime.policy.process_rules import ProcessCase, ProcessRefused
+from aos_runtime.programs import Child, Kept, ProcessDoor
 
 HANDLE = "process-handle"
 MAX_HELD = 32

@@ -7,9 +7,9 @@ from time import monotonic
 
 from blake3 import blake3
 
-from aos_runtime.host.processes import Child, Exit, Kept
-from aos_runtime.host.processes.usage import measure
 from aos_runtime.policy.process_rules import MAX_CHUNK_BYTES, ProcessCase, ProcessRefused
+from aos_runtime.programs import Child, Exit, Kept
+from aos_runtime.programs.usage import measure
 
 _TOKEN = re.compile(r"([0-9a-f]{16})-([0-9]{1,18})-([0-9]{1,18})\Z")
 

@@ -20,9 +20,9 @@ from aos_runtime.host import Case, Err
 from aos_runtime.host.context import GuestContext
 from aos_runtime.host.factors import FACTORS
 from aos_runtime.host.factors.process_calls import MAX_HELD, Held
-from aos_runtime.host.processes import children
 from aos_runtime.host.waiting import WaitGate
 from aos_runtime.policy.process_rules import MAX_STDIN_BYTES, MAX_WRITE_BYTES, ProcessCase
+from aos_runtime.programs import children
 from tests.support.guests import POLL, PROCESS, PROCESS_OLD, Recorder, envelope_from
 from tests.support.installation import wait_until
 from tests.support.programs import OWNER, WALLS, Programs, descriptors, request, zombies

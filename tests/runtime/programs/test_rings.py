@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aos_runtime.host.processes.rings import Ring
+from aos_runtime.programs.rings import Ring
 
 WRITES = st.lists(st.binary(max_size=12), max_size=20)
 

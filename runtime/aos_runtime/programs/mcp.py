@@ -1,7 +1,7 @@
 """MCP servers of capsules: their processes, and their tools called through the official SDK.
 
-One thread with an event loop serves every server of the process; this room and the SDK are imported when the
-first one is started (`host.mcp_servers`).  A server is hostile: what it prints is bounded, what is no message
+One thread with an event loop serves every server of the process; this module and the SDK are imported when
+the first one is started (`mcp_servers`).  A server is hostile: what it prints is bounded, what is no message
 is dropped, every request has a deadline, and it dies with its whole process group.  Nothing here knows of
 topics.
 """
@@ -18,9 +18,9 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import TYPE_CHECKING, Any
 
 from aos_runtime.errors import AosError, PeerFault, Unavailable
-from aos_runtime.host.mcp_tools import Log, McpAnswer, McpTool
-from aos_runtime.host.pipes import STOP_GENTLY_S, Murmur, PipedProgram
-from aos_runtime.host.sandbox import Program
+from aos_runtime.programs.mcp_tools import Log, McpAnswer, McpTool
+from aos_runtime.programs.pipes import STOP_GENTLY_S, Murmur, PipedProgram
+from aos_runtime.programs.sandbox import Program
 from aos_runtime.store.children import ChildRecords
 
 if TYPE_CHECKING:

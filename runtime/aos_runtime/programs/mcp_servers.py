@@ -8,12 +8,12 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from aos_runtime.host.mcp_tools import Log, Server
-from aos_runtime.host.sandbox import Program
+from aos_runtime.programs.mcp_tools import Log, Server
+from aos_runtime.programs.sandbox import Program
 from aos_runtime.store.children import ChildRecords
 
 if TYPE_CHECKING:
-    from aos_runtime.host.mcp import McpLoop
+    from aos_runtime.programs.mcp import McpLoop
 
 
 class McpServers:
@@ -27,7 +27,7 @@ class McpServers:
 
     def start_server(self, name: str, program: Program, log: Log) -> Server:
         """Start one.  Unavailable `mcp-sdk-missing` without the SDK, else as `McpServer.start`."""
-        from aos_runtime.host.mcp import McpLoop, check_sdk
+        from aos_runtime.programs.mcp import McpLoop, check_sdk
 
         check_sdk()
         with self._lock:

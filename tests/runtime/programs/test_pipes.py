@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from aos_runtime.host.pipes import BREATH_BYTES, CHARS_PER_S, LINES_PER_S, Murmur, read_lines
+from aos_runtime.programs.pipes import BREATH_BYTES, CHARS_PER_S, LINES_PER_S, Murmur, read_lines
 
 
 class Handle:

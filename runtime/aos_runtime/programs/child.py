@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import NamedTuple
 
-from aos_runtime.host.processes.rings import Chunk, Ring
-from aos_runtime.host.sandbox import Program
 from aos_runtime.policy.process_rules import ProcessCase, ProcessRefused
+from aos_runtime.programs.rings import Chunk, Ring
+from aos_runtime.programs.sandbox import Program
 from aos_runtime.store.children import has_begun, signal_group
 
 SLICE_S = 0.02

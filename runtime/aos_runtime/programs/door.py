@@ -17,10 +17,6 @@ from typing import Any, NoReturn, TypeVar
 from blake3 import blake3
 
 from aos_runtime.errors import AosError, InvalidInput, NotFound, Unavailable
-from aos_runtime.host.processes.child import Child, Launch, Owner
-from aos_runtime.host.processes.children import CANCEL_GRACE_S, DRAIN_S, Children, crowded
-from aos_runtime.host.processes.registry import Kept, Registry
-from aos_runtime.host.sandbox import INSIDE_HOME, Program, Sandbox, Shown, clear_environ, find_on_machine
 from aos_runtime.policy.process_rules import (
     RING_BYTES,
     WAITED_RING_BYTES,
@@ -33,6 +29,10 @@ from aos_runtime.policy.process_rules import (
     check_command,
     check_spawn,
 )
+from aos_runtime.programs.child import Child, Launch, Owner
+from aos_runtime.programs.children import CANCEL_GRACE_S, DRAIN_S, Children, crowded
+from aos_runtime.programs.registry import Kept, Registry
+from aos_runtime.programs.sandbox import INSIDE_HOME, Program, Sandbox, Shown, clear_environ, find_on_machine
 
 SLACK_S = 1.0
 LIMITER = "prlimit"

@@ -21,9 +21,9 @@ from time import monotonic
 from typing import IO, NamedTuple
 
 from aos_runtime.errors import AosError
-from aos_runtime.host.processes.child import Child, Launch, Use
-from aos_runtime.host.processes.rings import Ring
 from aos_runtime.policy.process_rules import ProcessCase, ProcessRefused
+from aos_runtime.programs.child import Child, Launch, Use
+from aos_runtime.programs.rings import Ring
 from aos_runtime.store.children import ChildRecords, signal_group
 
 START_TIMEOUT_S = 30.0

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from aos_runtime.errors import InvalidInput
-from aos_runtime.host import walls
-from aos_runtime.host.sandbox import Program, Sandbox, open_sandbox
-from aos_runtime.host.walls import (
+from aos_runtime.programs import walls
+from aos_runtime.programs.sandbox import Program, Sandbox, open_sandbox
+from aos_runtime.programs.walls import (
     Masks,
     closing_options,
     find_masks,

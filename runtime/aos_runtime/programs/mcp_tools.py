@@ -29,7 +29,7 @@ class McpAnswer:
 
 
 class Server(Protocol):
-    """One running server; `host.mcp.McpServer` says what each does."""
+    """One running server; `programs.mcp.McpServer` says what each does."""
 
     @property
     def is_running(self) -> bool: ...

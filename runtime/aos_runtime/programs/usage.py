@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from aos_runtime.host.processes.child import Child, Use
+from aos_runtime.programs.child import Child, Use
 from aos_runtime.store.children import group_members
 
 _PROC = Path("/proc")

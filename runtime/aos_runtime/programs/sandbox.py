@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aos_runtime.errors import InvalidInput, NotFound, Unavailable
-from aos_runtime.host.walls import (
+from aos_runtime.programs.walls import (
     NAMESPACES,
     Masks,
     closing_options,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aos_runtime.errors import InvalidInput, NotFound, Unavailable
-from aos_runtime.host.sandbox import (
+from aos_runtime.programs.sandbox import (
     Program,
     Sandbox,
     Shown,
@@ -19,7 +19,7 @@ from aos_runtime.host.sandbox import (
     find_program,
     open_sandbox,
 )
-from aos_runtime.host.walls import Masks, closing_options, wall_options
+from aos_runtime.programs.walls import Masks, closing_options, wall_options
 
 HOME = Path("/h/aos")
 MASKS = Masks(home=HOME)

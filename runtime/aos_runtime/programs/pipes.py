@@ -12,8 +12,8 @@ import os
 import signal
 from collections.abc import AsyncIterator
 
-from aos_runtime.host.mcp_tools import Log
-from aos_runtime.host.sandbox import Program
+from aos_runtime.programs.mcp_tools import Log
+from aos_runtime.programs.sandbox import Program
 from aos_runtime.store.children import ChildRecords, signal_group
 
 MAX_LINE_BYTES = 8 << 20

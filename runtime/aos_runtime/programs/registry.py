@@ -14,8 +14,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 
-from aos_runtime.host.processes.child import Child, Owner
-from aos_runtime.host.processes.children import Children
 from aos_runtime.policy.process_rules import (
     GRACE_S,
     MAX_RETAINED,
@@ -24,6 +22,8 @@ from aos_runtime.policy.process_rules import (
     ProcessRefused,
     Spawn,
 )
+from aos_runtime.programs.child import Child, Owner
+from aos_runtime.programs.children import Children
 
 EVENTS = "astrid.process.v1"
 SELF_EXIT, KILLED, EXPIRED, SHUT_DOWN = "self-exit", "killed", "reaped-ttl", "reaped-shutdown"
