@@ -140,8 +140,11 @@ def decode_interface(data: bytes) -> Interface:
     return _DECODER.decode(data)
 
 
-STRING = Primitive("string")
-BYTES = ListOf(Primitive("u8"))
+BOOL, STRING = Primitive("bool"), Primitive("string")
+U8, U16, U32, U64 = Primitive("u8"), Primitive("u16"), Primitive("u32"), Primitive("u64")
+S32, S64 = Primitive("s32"), Primitive("s64")
+BYTES = ListOf(U8)
+OWN, BORROW = Handle(owned=True), Handle(owned=False)
 IPC_ERROR = Variant(
     (
         ("capability-denied", None),

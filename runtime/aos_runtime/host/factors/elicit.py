@@ -12,7 +12,7 @@ from aos_runtime.errors import AosError
 from aos_runtime.host.codecs import Case, Err
 from aos_runtime.host.context import ElicitQuestion, GuestContext
 from aos_runtime.host.factors.factor import published
-from aos_runtime.host.wit import STRING, Enum, ListOf, Option, Primitive, Record, Result, Variant
+from aos_runtime.host.wit import BOOL, STRING, Enum, ListOf, Option, Record, Result, Variant
 
 MAX_KEY_CHARACTERS = 128
 MAX_DESCRIPTION_CHARACTERS = 4096
@@ -92,5 +92,5 @@ _RESPONSE = Variant((("value", STRING), ("values", ListOf(STRING)), ("secret-sto
 
 FUNCTIONS = {
     "elicit": published(elicit, Result(_RESPONSE, _ERROR), request=_REQUEST),
-    "has-secret": published(has_secret, Result(Primitive("bool"), _ERROR), key=STRING),
+    "has-secret": published(has_secret, Result(BOOL, _ERROR), key=STRING),
 }

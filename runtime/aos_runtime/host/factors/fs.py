@@ -14,13 +14,17 @@ from aos_runtime.host.context import GuestContext
 from aos_runtime.host.factors.factor import Published, published
 from aos_runtime.host.files import Files, OpenedFile
 from aos_runtime.host.wit import (
+    BOOL,
+    BORROW,
     BYTES,
+    OWN,
+    S64,
     STRING,
+    U32,
+    U64,
     Enum,
-    Handle,
     ListOf,
     Option,
-    Primitive,
     Record,
     Result,
     Signature,
@@ -224,7 +228,6 @@ def _moment(time_ns: int) -> dict[str, int]:
     return {"seconds": seconds, "nanoseconds": nanoseconds}
 
 
-_U32, _U64 = Primitive("u32"), Primitive("u64")
 _ERROR = Variant(
     tuple((case.value, STRING if case is FileCase.UNKNOWN else None) for case in FileCase)  # in their order
 )
@@ -240,12 +243,12 @@ _KIND = Enum(
         "socket",
     )
 )
-_MOMENT = Record((("seconds", Primitive("s64")), ("nanoseconds", _U32)))
+_MOMENT = Record((("seconds", S64), ("nanoseconds", U32)))
 _STAT = Record(
     (
-        ("size", _U64),
+        ("size", U64),
         ("kind", _KIND),
-        ("mode", _U32),
+        ("mode", U32),
         ("modified", Option(_MOMENT)),
         ("created", Option(_MOMENT)),
         ("accessed", Option(_MOMENT)),
@@ -260,12 +263,12 @@ def _fallible(ok: Type | None) -> Result:
 
 def _method(run: Callable[..., Any], ok: Type | None, **params: Type) -> Published:
     named = tuple((name.replace("_", "-"), kind) for name, kind in params.items())
-    return Published(run, Signature((("self", Handle(owned=False)), *named), _fallible(ok)))
+    return Published(run, Signature((("self", BORROW), *named), _fallible(ok)))
 
 
 FUNCTIONS = {
-    "fs-open": published(open_file, _fallible(Handle(owned=True)), path=STRING, mode=_MODE),
-    "fs-exists": published(exists, _fallible(Primitive("bool")), path=STRING),
+    "fs-open": published(open_file, _fallible(OWN), path=STRING, mode=_MODE),
+    "fs-exists": published(exists, _fallible(BOOL), path=STRING),
     "fs-mkdir": published(make_folder, _fallible(None), path=STRING),
     "fs-mkdir-all": published(make_folders, _fallible(None), path=STRING),
     "fs-readdir": published(list_names, _fallible(ListOf(STRING)), path=STRING),
@@ -277,14 +280,14 @@ FUNCTIONS = {
     "fs-append": published(append, _fallible(None), path=STRING, content=BYTES),
     "fs-copy": published(copy, _fallible(None), src=STRING, dst=STRING),
     "fs-rename": published(rename, _fallible(None), src=STRING, dst=STRING),
-    "fs-remove-dir-all": published(remove_all, _fallible(_U64), path=STRING),
+    "fs-remove-dir-all": published(remove_all, _fallible(U64), path=STRING),
     "fs-canonicalize": published(canonicalize, _fallible(STRING), path=STRING),
     "fs-read-link": published(read_link, _fallible(STRING), path=STRING),
     "fs-hard-link": published(hard_link, _fallible(None), src=STRING, link_path=STRING),
-    "[method]file-handle.read-at": _method(read_at, BYTES, offset=_U64, max_bytes=_U32),
-    "[method]file-handle.write-at": _method(write_at, _U32, offset=_U64, data=BYTES),
+    "[method]file-handle.read-at": _method(read_at, BYTES, offset=U64, max_bytes=U32),
+    "[method]file-handle.write-at": _method(write_at, U32, offset=U64, data=BYTES),
     "[method]file-handle.sync-data": _method(sync_data, None),
     "[method]file-handle.sync-all": _method(sync_all, None),
     "[method]file-handle.stat": _method(stat_handle, _STAT),
-    "[method]file-handle.set-len": _method(set_len, None, size=_U64),
+    "[method]file-handle.set-len": _method(set_len, None, size=U64),
 }

@@ -20,15 +20,13 @@ from aos_runtime.host.factors.http_types import (
     OLD_ERROR,
     OLD_RESPONSE,
     OPTIONS,
-    OWN,
     PAIRS,
     REQUEST,
     RESPONSE,
-    U16,
 )
 from aos_runtime.host.factors.outside import added, attempt, gives, gives_pollable, held, method
 from aos_runtime.host.streams import INPUT_STREAM, OUTPUT_STREAM, LentInput, LentOutput
-from aos_runtime.host.wit import BYTES, Option, Result, Variant
+from aos_runtime.host.wit import BYTES, OWN, U16, Option, Result, Variant
 from aos_runtime.network import Fault, NetworkDoor, NetworkFault
 from aos_runtime.network.client import (
     BETWEEN_S,

@@ -28,7 +28,18 @@ from aos_runtime.host.streams import (
     StreamFailed,
 )
 from aos_runtime.host.waiting import waiting_at
-from aos_runtime.host.wit import BYTES, STRING, Handle, ListOf, Primitive, Result, Variant
+from aos_runtime.host.wit import (
+    BOOL,
+    BORROW,
+    BYTES,
+    OWN,
+    STRING,
+    U32,
+    U64,
+    ListOf,
+    Result,
+    Variant,
+)
 from aos_runtime.network import NetworkFault
 
 ERROR = "error"
@@ -311,8 +322,6 @@ def _failed(context: GuestContext, text: str) -> Err:
         return Err("closed")
 
 
-_U64 = Primitive("u64")
-_OWN, _BORROW = Handle(owned=True), Handle(owned=False)
 _POLL_ERROR = Variant(
     (
         ("invalid-input", None),
@@ -322,7 +331,7 @@ _POLL_ERROR = Variant(
         ("unknown", STRING),
     )
 )
-_STREAM_ERROR = Variant((("last-operation-failed", _OWN), ("closed", None)))
+_STREAM_ERROR = Variant((("last-operation-failed", OWN), ("closed", None)))
 
 
 def _fallible(ok: wit.Type | None) -> Result:
@@ -331,26 +340,26 @@ def _fallible(ok: wit.Type | None) -> Result:
 
 ERRORS = {"[method]error.to-debug-string": method(describe, STRING)}
 POLLING = {
-    "[method]pollable.ready": method(is_ready, Primitive("bool")),
+    "[method]pollable.ready": method(is_ready, BOOL),
     "[method]pollable.block": method(block, Result(None, _POLL_ERROR)),
-    "poll": published(poll, Result(ListOf(Primitive("u32")), _POLL_ERROR), pollables=ListOf(_BORROW)),
+    "poll": published(poll, Result(ListOf(U32), _POLL_ERROR), pollables=ListOf(BORROW)),
 }
 STREAMS = {
-    "[method]input-stream.read": method(read, _fallible(BYTES), len=_U64),
-    "[method]input-stream.blocking-read": method(blocking_read, _fallible(BYTES), len=_U64),
-    "[method]input-stream.skip": method(skip, _fallible(_U64), len=_U64),
-    "[method]input-stream.blocking-skip": method(blocking_skip, _fallible(_U64), len=_U64),
-    "[method]input-stream.subscribe": method(subscribe(INPUT_STREAM), _OWN),
-    "[method]output-stream.check-write": method(check_write, _fallible(_U64)),
+    "[method]input-stream.read": method(read, _fallible(BYTES), len=U64),
+    "[method]input-stream.blocking-read": method(blocking_read, _fallible(BYTES), len=U64),
+    "[method]input-stream.skip": method(skip, _fallible(U64), len=U64),
+    "[method]input-stream.blocking-skip": method(blocking_skip, _fallible(U64), len=U64),
+    "[method]input-stream.subscribe": method(subscribe(INPUT_STREAM), OWN),
+    "[method]output-stream.check-write": method(check_write, _fallible(U64)),
     "[method]output-stream.write": method(write, _fallible(None), contents=BYTES),
     "[method]output-stream.blocking-write-and-flush": method(blocking_write, _fallible(None), contents=BYTES),
     "[method]output-stream.flush": method(flush, _fallible(None)),
     "[method]output-stream.blocking-flush": method(blocking_flush, _fallible(None)),
-    "[method]output-stream.subscribe": method(subscribe(OUTPUT_STREAM), _OWN),
-    "[method]output-stream.write-zeroes": method(write_zeroes, _fallible(None), len=_U64),
+    "[method]output-stream.subscribe": method(subscribe(OUTPUT_STREAM), OWN),
+    "[method]output-stream.write-zeroes": method(write_zeroes, _fallible(None), len=U64),
     "[method]output-stream.blocking-write-zeroes-and-flush": method(
-        blocking_zeroes, _fallible(None), len=_U64
+        blocking_zeroes, _fallible(None), len=U64
     ),
-    "[method]output-stream.splice": method(splice, _fallible(_U64), src=_BORROW, len=_U64),
-    "[method]output-stream.blocking-splice": method(blocking_splice, _fallible(_U64), src=_BORROW, len=_U64),
+    "[method]output-stream.splice": method(splice, _fallible(U64), src=BORROW, len=U64),
+    "[method]output-stream.blocking-splice": method(blocking_splice, _fallible(U64), src=BORROW, len=U64),
 }

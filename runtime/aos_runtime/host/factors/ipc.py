@@ -14,7 +14,17 @@ from aos_runtime.host.context import GuestContext, Inflow
 from aos_runtime.host.factors.factor import Published, published
 from aos_runtime.host.factors.outside import gives, method
 from aos_runtime.host.streams import POLLABLE, Pollable
-from aos_runtime.host.wit import IPC_ERROR, STRING, Handle, ListOf, Primitive, Record, Result, Variant
+from aos_runtime.host.wit import (
+    BORROW,
+    IPC_ERROR,
+    OWN,
+    STRING,
+    U64,
+    ListOf,
+    Record,
+    Result,
+    Variant,
+)
 
 UNKNOWN_PREFIX = "unknown:"
 """How the ports spell `unknown(text)`."""
@@ -141,29 +151,27 @@ def _message(envelope: Envelope) -> dict[str, object]:
     }
 
 
-_U64 = Primitive("u64")
 _ATTRIBUTION = Variant((("verified", STRING), ("claimed", STRING), ("system", None)))
 _MESSAGE = Record(
     (("topic", STRING), ("payload", STRING), ("source-id", STRING), ("principal", _ATTRIBUTION))
 )
-_ENVELOPE = Record((("messages", ListOf(_MESSAGE)), ("dropped", _U64), ("lagged", _U64)))
-_BINDING = Record((("handle-id", _U64), ("action", STRING), ("topic", STRING)))
-_SELF = Handle(owned=False)
+_ENVELOPE = Record((("messages", ListOf(_MESSAGE)), ("dropped", U64), ("lagged", U64)))
+_BINDING = Record((("handle-id", U64), ("action", STRING), ("topic", STRING)))
 
 FUNCTIONS = {
     "publish": Published(publish, wit.PUBLISH),
     "publish-as": published(
         publish_as, Result(None, IPC_ERROR), topic=STRING, payload=STRING, principal=STRING
     ),
-    "subscribe": published(subscribe, Result(Handle(owned=True), IPC_ERROR), topic_pattern=STRING),
+    "subscribe": published(subscribe, Result(OWN, IPC_ERROR), topic_pattern=STRING),
     "get-interceptor-bindings": published(get_interceptor_bindings, Result(ListOf(_BINDING), IPC_ERROR)),
     "[method]subscription.poll": Published(
-        poll, wit.Signature((("self", _SELF),), Result(_ENVELOPE, IPC_ERROR))
+        poll, wit.Signature((("self", BORROW),), Result(_ENVELOPE, IPC_ERROR))
     ),
     "[method]subscription.recv": Published(
-        receive, wit.Signature((("self", _SELF), ("timeout-ms", _U64)), Result(_ENVELOPE, IPC_ERROR))
+        receive, wit.Signature((("self", BORROW), ("timeout-ms", U64)), Result(_ENVELOPE, IPC_ERROR))
     ),
     "[method]subscription.subscribe-readiness": method(
-        gives(SUBSCRIPTION, POLLABLE, lambda inflow: Pollable(_Arrival(inflow))), Handle(owned=True)
+        gives(SUBSCRIPTION, POLLABLE, lambda inflow: Pollable(_Arrival(inflow))), OWN
     ),
 }

@@ -13,7 +13,18 @@ from aos_runtime.errors import AosError
 from aos_runtime.host.codecs import Err
 from aos_runtime.host.context import GuestContext
 from aos_runtime.host.factors.factor import published
-from aos_runtime.host.wit import BYTES, STRING, ListOf, Option, Primitive, Record, Result, Type, Variant
+from aos_runtime.host.wit import (
+    BYTES,
+    STRING,
+    U32,
+    U64,
+    ListOf,
+    Option,
+    Record,
+    Result,
+    Type,
+    Variant,
+)
 from aos_runtime.store.kv import MAX_PAGE_KEYS, KvCase, KvRefused
 
 SMALL_VALUE_BYTES = 64 << 10
@@ -102,8 +113,8 @@ FUNCTIONS = {
     "kv-delete": published(delete, _fallible(None), key=STRING),
     "kv-list-keys": published(list_keys, _fallible(ListOf(STRING)), prefix=STRING),
     "kv-list-keys-page": published(
-        list_page, _fallible(_PAGE), prefix=STRING, cursor=Option(STRING), limit=Primitive("u32")
+        list_page, _fallible(_PAGE), prefix=STRING, cursor=Option(STRING), limit=U32
     ),
-    "kv-clear-prefix": published(clear_prefix, _fallible(Primitive("u64")), prefix=STRING),
+    "kv-clear-prefix": published(clear_prefix, _fallible(U64), prefix=STRING),
     "kv-cas": published(cas, _fallible(None), key=STRING, expected=Option(BYTES), new=BYTES),
 }

@@ -13,20 +13,10 @@ from aos_runtime.host.codecs import Case, Err
 from aos_runtime.host.context import GuestContext
 from aos_runtime.host.factors.factor import Published, published
 from aos_runtime.host.factors.net_calls import at_once, noted, run_call, waits
-from aos_runtime.host.factors.net_types import (
-    BOOL,
-    DATAGRAM,
-    HOW,
-    OWN,
-    STATUS,
-    U16,
-    U32,
-    U64,
-    fallible,
-)
+from aos_runtime.host.factors.net_types import DATAGRAM, HOW, STATUS, fallible
 from aos_runtime.host.factors.outside import added, gives, gives_pollable, method
 from aos_runtime.host.streams import INPUT_STREAM, OUTPUT_STREAM, LentInput, LentOutput
-from aos_runtime.host.wit import BYTES, STRING, ListOf, Option, Result, Type
+from aos_runtime.host.wit import BOOL, BYTES, OWN, STRING, U16, U32, U64, ListOf, Option, Result, Type
 from aos_runtime.network import Fault, NetworkDoor, NetworkFault
 from aos_runtime.network.datagrams import IDLE_S, UdpSocket
 from aos_runtime.network.door import host_named, shown

@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-from aos_runtime.host.wit import (
-    BYTES,
-    STRING,
-    Enum,
-    Handle,
-    Primitive,
-    Record,
-    Result,
-    Type,
-    Variant,
-)
+from aos_runtime.host.wit import BYTES, STRING, U16, Enum, Record, Result, Type, Variant
 
 ERROR = Variant(
     (
@@ -39,9 +29,7 @@ ERROR = Variant(
 )
 STATUS = Variant((("data", BYTES), ("closed", None), ("pending", None)))
 HOW = Enum(("receive", "send", "both"))
-DATAGRAM = Record((("data", BYTES), ("peer-host", STRING), ("peer-port", Primitive("u16"))))
-U16, U32, U64, BOOL = Primitive("u16"), Primitive("u32"), Primitive("u64"), Primitive("bool")
-OWN = Handle(owned=True)
+DATAGRAM = Record((("data", BYTES), ("peer-host", STRING), ("peer-port", U16)))
 
 
 def fallible(ok: Type | None) -> Result:

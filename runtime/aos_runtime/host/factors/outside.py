@@ -77,4 +77,4 @@ def gives_pollable(kind: str) -> Callable[..., int]:
 def method(run: Callable[..., Any], result: wit.Type | None, **params: wit.Type) -> Published:
     """A method of a resource; `params` in order, by WIT name with `_` for `-`."""
     named = tuple((name.replace("_", "-"), kind) for name, kind in params.items())
-    return Published(run, wit.Signature((("self", wit.Handle(owned=False)), *named), result))
+    return Published(run, wit.Signature((("self", wit.BORROW), *named), result))

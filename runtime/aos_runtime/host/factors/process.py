@@ -43,17 +43,14 @@ from aos_runtime.host.factors.process_types import (
     KILLED,
     LOGS,
     OLD_REQUEST,
-    OWN,
     REQUEST,
     RESULT,
     SIGNAL,
     STREAM,
-    U32,
-    U64,
     fallible,
 )
 from aos_runtime.host.streams import POLLABLE, Pollable
-from aos_runtime.host.wit import BYTES, STRING, ListOf, Option, Record
+from aos_runtime.host.wit import BYTES, OWN, STRING, U32, U64, ListOf, Option, Record
 from aos_runtime.policy.process_rules import (
     MAX_WRITE_BYTES,
     ProcessCase,

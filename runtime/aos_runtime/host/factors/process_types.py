@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from aos_runtime.host.wit import (
+    BOOL,
     BYTES,
+    S32,
     STRING,
+    U32,
+    U64,
     Enum,
-    Handle,
     ListOf,
     Option,
-    Primitive,
     Record,
     Result,
     Type,
@@ -17,12 +19,9 @@ from aos_runtime.host.wit import (
 )
 from aos_runtime.policy.process_rules import ProcessCase
 
-U32, U64, BOOL = Primitive("u32"), Primitive("u64"), Primitive("bool")
-OWN = Handle(owned=True)
 ERROR = Variant(tuple((case.value, STRING if case is ProcessCase.UNKNOWN else None) for case in ProcessCase))
 SIGNAL = Enum(("term", "hup", "usr1", "usr2", "int", "stop", "cont"))
 STREAM = Enum(("stdout", "stderr"))
-_S32 = Primitive("s32")
 
 _ENV = Record((("key", STRING), ("value", STRING)))
 _LIMITS = Record(
@@ -57,7 +56,7 @@ OLD_REQUEST = Record((*_ASKED, *_KEPT))
 REQUEST = Record((*_ASKED, ("file-injections", ListOf(_INJECTION)), *_KEPT))
 """1.1 has the injections in the middle of the record."""
 
-EXIT = Record((("exit-code", Option(_S32)), ("signal", Option(_S32))))
+EXIT = Record((("exit-code", Option(S32)), ("signal", Option(S32))))
 RESULT = Record((("stdout", STRING), ("stderr", STRING), ("exit", EXIT)))
 LOGS = Record((("stdout", STRING), ("stderr", STRING), ("running", BOOL), ("exit", Option(EXIT))))
 KILLED = Record((("killed", BOOL), ("exit", Option(EXIT)), ("stdout", STRING), ("stderr", STRING)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from aos_runtime.host.factors.factor import published
 from aos_runtime.host.factors.net_calls import at_once
 from aos_runtime.host.factors.net_types import fallible
-from aos_runtime.host.wit import STRING, Handle, Option
+from aos_runtime.host.wit import BORROW, STRING, Option
 from aos_runtime.network.tcp import TcpStream
 
 _STREAM = "tcp-stream"
@@ -26,9 +26,8 @@ def principal(stream: TcpStream) -> str | None:
 
 
 _OPTIONAL = fallible(Option(STRING))
-_BORROWED = Handle(owned=False)
 
 FUNCTIONS = {
-    "connection-owner": published(at_once(_STREAM, owner), _OPTIONAL, connection=_BORROWED),
-    "connection-principal": published(at_once(_STREAM, principal), _OPTIONAL, connection=_BORROWED),
+    "connection-owner": published(at_once(_STREAM, owner), _OPTIONAL, connection=BORROW),
+    "connection-principal": published(at_once(_STREAM, principal), _OPTIONAL, connection=BORROW),
 }

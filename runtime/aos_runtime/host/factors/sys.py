@@ -10,7 +10,18 @@ from aos_runtime.errors import AosError
 from aos_runtime.host.codecs import Err
 from aos_runtime.host.context import GuestContext
 from aos_runtime.host.factors.factor import published
-from aos_runtime.host.wit import BYTES, STRING, Enum, ListOf, Option, Primitive, Record, Result, Variant
+from aos_runtime.host.wit import (
+    BOOL,
+    BYTES,
+    STRING,
+    U64,
+    Enum,
+    ListOf,
+    Option,
+    Record,
+    Result,
+    Variant,
+)
 
 MAX_RANDOM_BYTES = 4096
 MAX_SLEEP_NS = 60_000_000_000
@@ -109,20 +120,19 @@ _ERROR = Variant(
     )
 )
 _LEVEL = Enum(("trace", "debug", "info", "warn", "error"))
-_U64 = Primitive("u64")
 _CALLER = Record((("principal", Option(STRING)), ("source-id", STRING), ("timestamp", STRING)))
 _CHECK = Record((("source-uuid", STRING), ("capability", STRING)))
-_CHECKED = Record((("allowed", Primitive("bool")),))
+_CHECKED = Record((("allowed", BOOL),))
 
 FUNCTIONS = {
     "get-config": published(get_config, Result(Option(STRING), _ERROR), key=STRING),
     "get-caller": published(get_caller, Result(_CALLER, _ERROR)),
     "log": published(log, None, level=_LEVEL, message=STRING),
     "signal-ready": published(signal_ready, None),
-    "clock-ms": published(clock_ms, _U64),
-    "clock-monotonic-ns": published(clock_monotonic_ns, _U64),
-    "sleep-ns": published(sleep_ns, Result(None, _ERROR), duration_ns=_U64),
-    "random-bytes": published(random_bytes, Result(BYTES, _ERROR), length=_U64),
+    "clock-ms": published(clock_ms, U64),
+    "clock-monotonic-ns": published(clock_monotonic_ns, U64),
+    "sleep-ns": published(sleep_ns, Result(None, _ERROR), duration_ns=U64),
+    "random-bytes": published(random_bytes, Result(BYTES, _ERROR), length=U64),
     "check-capsule-capability": published(check_capsule_capability, Result(_CHECKED, _ERROR), request=_CHECK),
     "enumerate-capabilities": published(enumerate_capabilities, ListOf(STRING)),
 }

@@ -12,7 +12,7 @@ from aos_runtime.host.codecs import Err
 from aos_runtime.host.context import DENIED, GuestContext
 from aos_runtime.host.factors.factor import published
 from aos_runtime.host.people import UplinkRefused, Uplinks
-from aos_runtime.host.wit import STRING, Enum, Primitive, Result, Variant
+from aos_runtime.host.wit import BOOL, STRING, Enum, Result, Variant
 
 _T = TypeVar("_T")
 
@@ -56,7 +56,7 @@ FUNCTIONS = {
     ),
     "uplink-send": published(
         send,
-        Result(Primitive("bool"), _ERROR),
+        Result(BOOL, _ERROR),
         uplink_id=STRING,
         platform_user_id=STRING,
         content=STRING,
