@@ -28,6 +28,7 @@ from aos_runtime.daemon.tails import Live, Tails, Watcher
 from aos_runtime.errors import AosError
 from aos_runtime.kernel.gauges import gauges
 from aos_runtime.kernel.kernel import Kernel
+from aos_runtime.kernel.leader import Job
 from aos_runtime.kernel.ports import Submission
 from aos_runtime.kernel.requests import Account
 from aos_runtime.kernel.tail import Tail
@@ -66,26 +67,10 @@ class Sources:
     denial: Callable[[Envelope, str], str | None]
     views: Callable[[], Mapping[PrincipalName, View]]
     process: Callable[[], Mapping[str, object]]
-    ready: Callable[[_Job], None]
+    ready: Callable[[Job], None]
     before_block: Callable[[], None]
     account: Account | None = None
     """The audit trail: what is published is on record before, who looks is on record too."""
-
-
-class _Job:
-    """One request as a runnable of the leader."""
-
-    __slots__ = ("_run",)
-
-    def __init__(self, run: Callable[[], None]) -> None:
-        self._run = run
-
-    def run_one(self) -> bool:
-        self._run()
-        return False
-
-    def recover(self, error: Exception) -> bool:
-        return False
 
 
 class EventsDoor:
@@ -103,7 +88,7 @@ class EventsDoor:
         if isinstance(params, wire.BadRequest):
             client.send(wire.error(params.text))
         else:
-            self._sources.ready(_Job(lambda: self._serve(asked, params, client)))
+            self._sources.ready(Job(lambda: self._serve(asked, params, client)))
 
     def disconnect(self, owner: str) -> None:
         """A client left."""

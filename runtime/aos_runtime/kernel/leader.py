@@ -44,6 +44,22 @@ class Runnable(Protocol):
         ...
 
 
+class Job:
+    """One function as a runnable."""
+
+    __slots__ = ("_run",)
+
+    def __init__(self, run: Callable[[], None]) -> None:
+        self._run = run
+
+    def run_one(self) -> bool:
+        self._run()
+        return False
+
+    def recover(self, error: Exception) -> bool:
+        return False
+
+
 class Source(Protocol):
     """Where work comes from: the sockets."""
 

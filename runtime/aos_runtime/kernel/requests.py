@@ -19,6 +19,7 @@ from aos_runtime.errors import AosError
 from aos_runtime.kernel.audit_feed import AUDIT_TOPIC, audit_entry
 from aos_runtime.kernel.audited import READING
 from aos_runtime.kernel.kernel import Journal
+from aos_runtime.kernel.leader import Job
 from aos_runtime.kernel.routing import Plan
 from aos_runtime.names import PrincipalName, parse_principal_name
 from aos_runtime.policy.authority import Profile, denial
@@ -108,22 +109,6 @@ class _Slow:
         self.thread = threading.Thread()
 
 
-class _Job:
-    """One request as a runnable of the leader."""
-
-    __slots__ = ("_run",)
-
-    def __init__(self, run: Callable[[], None]) -> None:
-        self._run = run
-
-    def run_one(self) -> bool:
-        self._run()
-        return False
-
-    def recover(self, error: Exception) -> bool:
-        return False
-
-
 def is_request(topic: str) -> bool:
     """Whether the kernel listens on `topic`; the doors have their own."""
     if topic.startswith((TOOLS_PREFIX, EVENTS_PREFIX)):
@@ -143,7 +128,7 @@ class RequestRouter:
         profiles: Profiles,
         handlers: Mapping[str, Handler],
         journal: Journal,
-        ready: Callable[[_Job], None],
+        ready: Callable[[Job], None],
         before_block: Callable[[], None],
         account: Account | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -167,7 +152,7 @@ class RequestRouter:
         decode = wire.decode_admin_request if is_admin else wire.decode_request
         request = decode(envelope.body, envelope.kind)
         if request is not None:
-            self._ready(_Job(lambda: self._answer(envelope, request)))
+            self._ready(Job(lambda: self._answer(envelope, request)))
 
     def drain(self, timeout_s: float) -> bool:
         """Start no more slow requests and wait for those that run; False where one does not end."""
