@@ -16,6 +16,7 @@ _ED25519 = bytes.fromhex("300506032b6570")
 _COMMON_NAME = bytes.fromhex("0603550403")
 _BASIC_CONSTRAINTS, _ALT_NAMES = bytes.fromhex("0603551d13"), bytes.fromhex("0603551d11")
 _KEY_USAGE = bytes.fromhex("0603551d0f")
+_SUBJECT_KEY, _AUTHORITY_KEY = bytes.fromhex("0603551d0e"), bytes.fromhex("0603551d23")
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def _certificate(subject: str, issuer: str, key: SigningKey, signer: SigningKey,
         + dates
         + _name(subject)
         + _sequence(_ED25519 + _tlv(3, b"\x00" + bytes(key.verify_key)))
-        + _tlv(0xA3, _sequence(extensions))
+        + _tlv(0xA3, _sequence(extensions + _of_keys(key, signer)))
     )
     return _sequence(body + _ED25519 + _tlv(3, b"\x00" + signer.sign(body).signature))
 
@@ -78,6 +79,13 @@ def _certificate(subject: str, issuer: str, key: SigningKey, signer: SigningKey,
 def _of_authority() -> bytes:
     may_sign = _extension(_BASIC_CONSTRAINTS, _sequence(b"\x01\x01\xff"), is_critical=True)
     return may_sign + _extension(_KEY_USAGE, b"\x03\x02\x01\x06", is_critical=True)
+
+
+def _of_keys(key: SigningKey, signer: SigningKey) -> bytes:
+    """Which key this is and which one signed it: since Python 3.13 a client asks for both."""
+    own, signed_by = (bytes(one.verify_key)[:20] for one in (key, signer))
+    own_id = _extension(_SUBJECT_KEY, _tlv(4, own))
+    return own_id + _extension(_AUTHORITY_KEY, _sequence(_tlv(0x80, signed_by)))
 
 
 def _extension(oid: bytes, value: bytes, *, is_critical: bool = False) -> bytes:

@@ -190,7 +190,7 @@ def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"mcpServers": {},}', "mcp.json:1:19: "),
+        ('{"mcpServers": {} 1}', "mcp.json:1:19: "),
         ("[]", "mcp.json: it holds a list, not an object"),
         ('{"mcpServers": {"a": {}, "a": {}}}', "mcp.json: the key 'a' stands in one object twice"),
         ("[" * 100_000, "mcp.json: it is nested too deep"),
