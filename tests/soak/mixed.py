@@ -285,6 +285,7 @@ class Mixed:
             for end in ends:
                 end.result()
         shutil.rmtree(folder)
+        self._web.requests.clear()
         self._look(is_warm)
 
     def _look(self, is_warm: bool) -> None:
