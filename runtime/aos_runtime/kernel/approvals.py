@@ -32,7 +32,7 @@ from aos_runtime.policy.approval import (
     read_deed,
 )
 from aos_runtime.store.allowances import AlwaysGrant, add_always, list_always, revoke_always
-from aos_runtime.store.approval_rules import read_rules
+from aos_runtime.store.approval_rules import ApprovalRules
 from aos_runtime.store.audit_entry import SUCCESS
 from aos_runtime.wire.payloads import ApprovalRequired, ApprovalResponse
 
@@ -64,6 +64,7 @@ class Approvals:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._home = home
+        self._rules = ApprovalRules(home)
         self._questions = questions
         self._journal = journal
         self._before_block = before_block
@@ -113,7 +114,7 @@ class Approvals:
             revoke_always(self._home, principal, grant_id)
 
     def _find_known(self, principal: PrincipalName, deed: Deed) -> Decision | None:
-        verdict = find_verdict(read_rules(self._home), deed)
+        verdict = find_verdict(self._rules.read(), deed)
         if verdict is False:
             self._note("warn", deed, principal, "denied by etc/approvals.toml")
             return Decision.DENIED

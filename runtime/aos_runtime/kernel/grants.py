@@ -26,7 +26,7 @@ from aos_runtime.kernel.questions import APPROVAL_TOPIC, Answer, Asked, Ending, 
 from aos_runtime.kernel.routing import Plan
 from aos_runtime.names import CapsuleName, PrincipalName
 from aos_runtime.policy.approval import DECISION_WORDS, find_verdict, read_deed
-from aos_runtime.store.approval_rules import read_rules
+from aos_runtime.store.approval_rules import ApprovalRules
 from aos_runtime.store.audit_entry import SUCCESS
 from aos_runtime.store.profile_edits import allow_capsule
 from aos_runtime.wire.methods import NIL_SOURCE
@@ -79,6 +79,7 @@ class GrantOnUse:
         self._trail = trail
         self._note = note
         self._home = home
+        self._rules = ApprovalRules(home)
         self._bus = bus
         self._questions = questions
         self._journal = journal
@@ -153,7 +154,7 @@ class GrantOnUse:
         deed = read_deed(capsule, GRANT_ACTION, cause.topic, cause.workspace)
         self._before_block()  # the rules are read from disk
         try:
-            return False if deed is None else find_verdict(read_rules(self._home), deed)
+            return False if deed is None else find_verdict(self._rules.read(), deed)
         except AosError as error:
             self._journal.daemon("error", f"grant of capsule '{capsule}' to {principal}: {error.message}")
             return False

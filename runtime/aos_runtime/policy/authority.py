@@ -151,14 +151,16 @@ def ungrantable(
 ) -> str | None:
     """The first of `patterns` that whoever has `profile` does not hold whole, and so may not give to others.
 
-    A pattern is held where a held one covers all that it covers and no revoke touches it.
+    A pattern is held where a held one covers all that it covers, and nothing that is revoked, or denied to
+    the device, is among that.
     """
+    taken = (*(profile.revokes if profile else ()), *(device.deny if device else ()))
     return next(
         (
             pattern
             for pattern in patterns
             if _objection(profile, pattern, groups, device) is not None
-            or any(covers_capability(pattern, revoked) for revoked in (profile.revokes if profile else ()))
+            or any(_overlap(pattern, one) for one in taken)
         ),
         None,
     )
@@ -191,6 +193,14 @@ def _is_in_scope(device: Device, capability: str) -> bool:
 
 def _first_covering(patterns: Sequence[str], capability: str) -> str | None:
     return next((pattern for pattern in patterns if covers_capability(pattern, capability)), None)
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether there is a capability that both patterns cover."""
+    short, long = sorted((one.split(":"), other.split(":")), key=len)
+    if len(short) < len(long) and short[-1] != "*":
+        return False
+    return all(mine == its or "*" in (mine, its) for mine, its in zip(short, long, strict=False))
 
 
 def _match(held: list[str], asked: list[str]) -> bool:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from aos_runtime.errors import InvalidInput, Issue
 from aos_runtime.home import Home
-from aos_runtime.store.files import read_optional
+from aos_runtime.store.files import Stamp, file_stamp, read_optional
 
 MAX_RULES_BYTES = 1024 * 1024
 MAX_RULES = 1024
@@ -35,6 +35,23 @@ class ApprovalRule:
     action: str
     resource: str
     allows: bool
+
+
+class ApprovalRules:
+    """The rules of a home, read again where the file is another one than it was."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._known: tuple[Stamp, tuple[ApprovalRule, ...]] | None = None
+
+    def read(self) -> tuple[ApprovalRule, ...]:
+        """As `read_rules`.  What cannot be read is tried again each time."""
+        stamp, known = file_stamp(self._home.approvals_file), self._known  # the stamp before the content
+        if known is not None and known[0] == stamp:
+            return known[1]
+        rules = read_rules(self._home)
+        self._known = None if stamp is None else (stamp, rules)
+        return rules
 
 
 def read_rules(home: Home) -> tuple[ApprovalRule, ...]:

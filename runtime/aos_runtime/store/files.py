@@ -262,6 +262,18 @@ def read_optional(path: Path, limit_bytes: int) -> bytes | None:
         return None
 
 
+Stamp = tuple[int, int, int]
+
+
+def file_stamp(path: Path) -> Stamp | None:
+    """What changes when the file does (every write of ours makes a new file); None where there is none."""
+    try:
+        facts = path.stat()
+    except OSError:
+        return None
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+
 class FileLock:
     """An exclusive lock between processes and threads, held by an open descriptor and freed by its end.
 

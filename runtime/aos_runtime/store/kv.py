@@ -1,8 +1,8 @@
 """The key-value state of capsules: one SQLite file, one namespace per (principal, capsule).
 
 WAL with `synchronous=NORMAL`: what a call returned ok for survives a killed process; a power cut may take the
-last moments but never leaves a torn store.  Every operation is one statement or one transaction, so several
-processes may use the file.  Semantics are those of `astrid:kv/host@1.0.0` (host-abi.md 1.4); its limits of
+last moments but never leaves a torn store.  Every operation but clearing is one statement or one transaction,
+so several processes may use the file.  Semantics are those of `astrid:kv/host@1.0.0` (host-abi.md 1.4); its limits of
 256 bytes a key and 1 MiB a value are not enforced by the published host, so ours are wider and stated here.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -29,6 +30,9 @@ MAX_STORAGE_BYTES = 2**63 - 1
 """The storage quota of a principal that has none."""
 
 MAX_PAGE_KEYS = 1024
+CLEAR_KEYS = 4096
+"""Deleted at a time: a few milliseconds, after which others have their turn."""
+CLEAR_PAUSE_S = 0.0002
 SCHEMA_VERSION = 3
 BUSY_TIMEOUT_S = 10.0
 
@@ -68,7 +72,8 @@ _SWAP = """UPDATE kv SET size = length(?2) + length(?3), value = ?3
 _DELETE = "DELETE FROM kv WHERE space = ? AND key = ?"
 _PAGE = "SELECT key FROM kv WHERE space = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?"
 _CLEAR = "DELETE FROM kv WHERE space = ? AND key >= ? AND key < ?"
-_FORGET = "DELETE FROM kv WHERE space >= ? AND space < ?"
+_NTH = "SELECT key FROM kv WHERE space = ? AND key >= ? AND key < ? ORDER BY key LIMIT 1 OFFSET ?"
+_SPACES = "SELECT space FROM usage WHERE space >= ? AND space < ?"
 _STORED = "SELECT coalesce(sum(bytes), 0) FROM usage WHERE space >= ? AND space < ?"
 _USED = """SELECT coalesce((SELECT bytes FROM usage WHERE space = ?1), 0)
   - coalesce((SELECT size FROM kv WHERE space = ?1 AND key = ?2), 0)"""
@@ -110,7 +115,10 @@ class KvSpace(Protocol):
         ...
 
     def clear_prefix(self, prefix: str) -> int:
-        """Delete the keys under `prefix` (all for empty text); how many there were."""
+        """Delete the keys under `prefix` (all for empty text); how many there were.
+
+        Some thousand at a time, and others use the file between: what is interrupted has deleted a part.
+        """
         ...
 
     def cas(self, key: str, expected: bytes | None, new: bytes) -> bool:
@@ -149,7 +157,20 @@ class KvStore:
     def forget(self, principal: PrincipalName) -> int:
         """Delete all that the capsules of `principal` stored; how many entries there were."""
         self._used, self._stored = {}, {}
-        return self.change(_FORGET, _range(principal))
+        spaces = [_bytes(row[0]) for row in self.rows(_SPACES, _range(principal))]
+        return sum(self.clear(space, b"") for space in spaces)
+
+    def clear(self, space: bytes, prefix: bytes) -> int:
+        """Delete the keys of a space that start with `prefix`; how many there were."""
+        start, end, gone = prefix, _after(prefix), 0
+        while True:
+            following = self.rows(_NTH, (space, start, end, CLEAR_KEYS))
+            bound = _bytes(following[0][0]) if following else end
+            gone += self.change(_CLEAR, (space, start, bound))
+            if not following:
+                return gone
+            start = bound
+            time.sleep(CLEAR_PAUSE_S)  # a lock that is taken again at once is nobody else's
 
     def stored_bytes(self, principal: PrincipalName) -> int:
         """What keys and values of all capsules of `principal` hold now."""
@@ -266,8 +287,7 @@ class _Space:
         return page, page[-1] if len(keys) > count else None
 
     def clear_prefix(self, prefix: str) -> int:
-        start = _prefix(prefix)
-        return self._store.change(_CLEAR, (self._space, start, _after(start)))
+        return self._store.clear(self._space, _prefix(prefix))
 
     def cas(self, key: str, expected: bytes | None, new: bytes) -> bool:
         name = _key(key)

@@ -224,6 +224,27 @@ def test_nobody_gives_what_they_do_not_hold_whole(
     assert ungrantable(profile, patterns) == first
 
 
+@pytest.mark.parametrize(
+    ("wanted", "taken", "is_given"),
+    [
+        ("self:quota:*", "self:*:set", False),  # neither covers the other, and both cover self:quota:set
+        ("self:quota:get", "self:*:set", True),
+        ("agent:*", "agent:delete", False),
+        ("*", "a:b:c", False),
+        ("a:*", "a", True),
+        ("a:*:c", "a:b:c:d", True),
+        ("a:*:c", "*:b:*", False),
+        ("a:b:*", "a:b", True),
+        ("self:x", "x", True),
+    ],
+)
+def test_nobody_gives_what_overlaps_what_was_taken(wanted: str, taken: str, is_given: bool) -> None:
+    """By a revoke of the principal, or by what the device that it authenticated with is denied."""
+    given = None if is_given else wanted
+    assert ungrantable(Principal(grants=("*",), revokes=(taken,)), (wanted,)) == given
+    assert ungrantable(ADMIN, (wanted,), device=Key(allow=("*",), deny=(taken,))) == given
+
+
 def test_a_device_gives_no_more_than_its_scope() -> None:
     assert ungrantable(ADMIN, ("self:x", "x"), device=Key(allow=("self:*",))) == "x"
 

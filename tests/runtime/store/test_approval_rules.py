@@ -6,7 +6,8 @@ import pytest
 
 from aos_runtime.errors import InvalidInput
 from aos_runtime.home import Home
-from aos_runtime.store.approval_rules import ApprovalRule, parse_rules, read_rules
+from aos_runtime.store import approval_rules as module
+from aos_runtime.store.approval_rules import ApprovalRule, ApprovalRules, parse_rules, read_rules
 
 GOOD = '[[rule]]\ncapsule = "deploy"\naction = "git push"\nresource = "*"\ndecision = "allow"\n'
 
@@ -24,6 +25,31 @@ def test_rules_are_read(home: Home) -> None:
     rule = ApprovalRule(capsule="deploy", action="git push", resource="*", allows=True)
     denial = ApprovalRule(capsule="deploy", action="git push", resource="*", allows=False)
     assert read_rules(home) == (rule, denial)
+
+
+def test_rules_are_read_once_until_the_file_is_another(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call that is refused asks them."""
+    reads: list[str] = []
+
+    def parse(data: bytes, file: str) -> tuple[ApprovalRule, ...]:
+        reads.append(file)
+        return parse_rules(data, file)
+
+    monkeypatch.setattr(module, "parse_rules", parse)
+    rules = ApprovalRules(home)
+    assert (rules.read(), reads) == ((), [])
+    home.etc.mkdir(parents=True, exist_ok=True)
+    home.approvals_file.write_text(GOOD, encoding="utf-8")
+    assert [len(rules.read()) for _ in range(3)] == [1, 1, 1]
+    assert len(reads) == 1
+    home.approvals_file.write_text(GOOD.replace("allow", "deny"), encoding="utf-8")
+    assert ([rule.allows for rule in rules.read()], len(reads)) == ([False], 2)
+    home.approvals_file.write_text("rule = 1\n", encoding="utf-8")
+    for _ in range(2):
+        with pytest.raises(InvalidInput):
+            rules.read()
+    home.approvals_file.unlink()
+    assert rules.read() == ()
 
 
 @pytest.mark.parametrize(

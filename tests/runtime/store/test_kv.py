@@ -156,6 +156,42 @@ def test_bounds_are_wide_and_firm(store: KvStore, space: KvSpace, monkeypatch: p
     space.set("other", bytes(600))
 
 
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 7, 9])
+def test_clearing_lets_others_in_between_and_ends(
+    store: KvStore, space: KvSpace, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """A million keys at once held the store for more than a second."""
+    monkeypatch.setattr(module, "CLEAR_KEYS", 3)
+    other = store.space(DEFAULT_PRINCIPAL, CapsuleName("other"))
+    pauses: list[float] = []
+
+    def use_meanwhile(pause_s: float) -> None:
+        pauses.append(pause_s)
+        other.set(f"{len(pauses)}", b"")
+        space.set("k/", b"came back")  # behind where the clearing is: it does not run after it
+
+    monkeypatch.setattr(module.time, "sleep", use_meanwhile)
+    for number in range(count):
+        space.set(f"k/{number}", b"x")
+    space.set("l", b"stays")
+    assert space.clear_prefix("k/") == count
+    assert len(pauses) == (max(count, 1) - 1) // 3
+    assert space.list_keys("") == (("k/",) if pauses else ()) + ("l",)
+    assert len(other.list_keys("")) == len(pauses)
+
+
+def test_a_principal_is_forgotten_whole_and_nobody_else(
+    store: KvStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CLEAR_KEYS", 2)
+    for principal in ("bob", "bob2"):
+        for capsule in ("a", "b"):
+            for number in range(5):
+                store.space(PrincipalName(principal), CapsuleName(capsule)).set(f"{number}", b"1")
+    assert store.forget(PrincipalName("bob")) == 10
+    assert [store.stored_bytes(PrincipalName(name)) for name in ("bob", "bob2")] == [0, 20]
+
+
 def test_usage_is_counted_by_the_file_whoever_writes(
     home: Home, store: KvStore, space: KvSpace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
