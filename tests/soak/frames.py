@@ -63,9 +63,7 @@ FACTS = (
         verified=True,
         device_key_id="k",
         turn_session=SESSION,
-        human_requests=frozenset(
-            {f"astrid.v1.approval.response.{ASKED}", f"astrid.v1.elicit.response.{ASKED}"}
-        ),
+        human_requests=(f"astrid.v1.approval.response.{ASKED}", f"astrid.v1.elicit.response.{ASKED}"),
     ),
 )
 PAYLOADS = tuple(

@@ -27,7 +27,16 @@ from aos_runtime.wire import requests as wire
 from aos_runtime.wire.client import encode_message
 from aos_runtime.wire.egress import CHAT_TOPICS, decide_egress, encode_event, is_for_clients
 from aos_runtime.wire.handshake import NO_WORKSPACE, Identity
-from aos_runtime.wire.ingress import CHAT_REPLY_TOPIC, Accepted, Refused, decide_ingress
+from aos_runtime.wire.ingress import (
+    ACTIVE_TURN,
+    CHAT_REPLY_TOPIC,
+    NOT_DELIVERED,
+    Accepted,
+    ConnectionFacts,
+    Refused,
+    decide_ingress,
+    refuse_turn,
+)
 from aos_runtime.wire.methods import (
     EVENTS_PREFIX,
     EVENTS_VERBS,
@@ -184,12 +193,9 @@ class Gateway:
         facts, cause = session.facts, session.cause
         if facts is None or cause is None:
             return
-        decision = decide_ingress(body, facts)
+        decision = self._decide(session, body, facts)
         if isinstance(decision, Refused):
-            self._note("warn", f"refused from principal {facts.principal}: {decision.reason}")
-            session.connection.send(decision.frame)
-            if decision.close:
-                session.connection.close_after_flush(Closed.REFUSED)
+            self._refuse(session, decision, facts)
         elif session.is_lane and not self._enter_lane(session, decision):
             session.connection.close(Closed.REFUSED)
         else:
@@ -200,11 +206,26 @@ class Gateway:
         facts, cause = session.facts, session.cause
         if facts is None or cause is None:
             return "the connection is closing"
-        decision = decide_ingress(encode_message(topic, msgspec.json.decode(body)), facts)
+        decision = self._decide(session, encode_message(topic, msgspec.json.decode(body)), facts)
         if isinstance(decision, Refused):
             return decision.reason
         self._take(session, decision, cause)
         return None
+
+    def _decide(self, session: Session, body: bytes, facts: ConnectionFacts) -> Accepted | Refused:
+        """What becomes of a message; an accepted prompt has begun its turn."""
+        decision = decide_ingress(body, facts)
+        if isinstance(decision, Refused) or decision.session is None or decision.cancels:
+            return decision
+        if self.sessions.begin_turn(session, decision.session):
+            return decision
+        return refuse_turn(ACTIVE_TURN, decision.session, facts)
+
+    def _refuse(self, session: Session, refused: Refused, facts: ConnectionFacts) -> None:
+        self._note("warn", f"refused from principal {facts.principal}: {refused.reason}")
+        session.connection.send(refused.frame)
+        if refused.close:
+            session.connection.close_after_flush(Closed.REFUSED)
 
     def _take(self, session: Session, decision: Accepted, cause: Envelope) -> None:
         if decision.topic.startswith(TOOLS_PREFIX):
@@ -237,15 +258,20 @@ class Gateway:
             self._door.receive(asked, decision.body, decision.kind, cause, reply)
 
     def _to_bus(self, session: Session, decision: Accepted, cause: Envelope) -> None:
-        if decision.session is not None:
-            session.set_turn(None if decision.cancels else decision.session)
+        if decision.cancels:
+            session.set_turn(None)
         session.take_reply(decision.topic)
         message = msgspec.structs.replace(cause, topic=decision.topic, body=decision.body, kind=decision.kind)
         submission = self._kernel.submit(message)
         if submission is not Submission.ACCEPTED:
             self._report(message, submission)
-        if decision.cancels and decision.session is not None:
+        if decision.session is None or session.facts is None:
+            return
+        if decision.cancels:
             self._end_turn(session, decision.session)
+        elif submission is not Submission.ACCEPTED:  # nobody has the prompt, so nobody would answer it
+            session.set_turn(None)
+            self._refuse(session, refuse_turn(NOT_DELIVERED, decision.session, session.facts), session.facts)
 
     def _report(self, message: Envelope, submission: Submission) -> None:
         """Nobody took it: say so where the message names an id to answer under."""
@@ -290,9 +316,8 @@ class Gateway:
             if session.facts is None or not decide_egress(envelope, session.facts):
                 continue
             reply = human_reply_topic(envelope)
-            if reply is not None and not session.expect_reply(reply):
-                self._note("warn", f"principal {envelope.principal} has too many open questions")
-                continue
+            if reply is not None:
+                session.expect_reply(reply)
             if frame is None:
                 owner = envelope.request_owner if envelope.source_id != NIL_SOURCE else None
                 frame = encode_event(

@@ -19,7 +19,9 @@ from aos_runtime.wire.ingress import ConnectionFacts
 from aos_runtime.wire.methods import NIL_SOURCE
 
 MAX_HUMAN_REQUESTS = 128
-"""Questions that one connection has been asked and has not answered; further ones do not reach it."""
+"""Questions of one kind that a connection may still answer; with one more the oldest, which has long ended
+elsewhere, can be answered no more.
+"""
 
 
 class Session:
@@ -85,21 +87,25 @@ class Session:
             if self.facts is not None:
                 self.facts = msgspec.structs.replace(self.facts, turn_session=session)
 
-    def expect_reply(self, topic: str) -> bool:
-        """A person is asked on this connection and may answer once on `topic`; False where too many are."""
+    def expect_reply(self, topic: str) -> None:
+        """A person is asked on this connection and may answer once on `topic`."""
         with self._changing:
             facts = self.facts
-            if facts is None or len(facts.human_requests) >= MAX_HUMAN_REQUESTS:
-                return False
-            self.facts = msgspec.structs.replace(facts, human_requests=facts.human_requests | {topic})
-            return True
+            if facts is None:
+                return
+            kind = topic.rpartition(".")[0]
+            same = [one for one in facts.human_requests if one.rpartition(".")[0] == kind]
+            ended = same[0] if len(same) >= MAX_HUMAN_REQUESTS else None
+            left = (one for one in facts.human_requests if one not in (ended, topic))
+            self.facts = msgspec.structs.replace(facts, human_requests=(*left, topic))
 
     def take_reply(self, topic: str) -> None:
         """The answer on `topic` came; a second one is refused."""
         with self._changing:
             facts = self.facts
             if facts is not None and topic in facts.human_requests:
-                self.facts = msgspec.structs.replace(facts, human_requests=facts.human_requests - {topic})
+                left = tuple(one for one in facts.human_requests if one != topic)
+                self.facts = msgspec.structs.replace(facts, human_requests=left)
 
 
 class Sessions:
@@ -155,6 +161,22 @@ class Sessions:
                 self.established -= 1
             rest = tuple(one for one in mine if one is not session)
             self._by_principal = {**self._by_principal, session.facts.principal: rest}
+            return True
+
+    def begin_turn(self, session: Session, chat: str) -> bool:
+        """Begin a chat turn; False where its connection runs one, or another of its principal in that chat
+        session (a turn belongs to a principal and a session).
+        """
+        facts = session.facts
+        with self._lock:
+            if facts is None or any(
+                one.facts is not None
+                and one.facts.turn_session is not None
+                and (one is session or one.facts.turn_session == chat)
+                for one in self._by_principal.get(facts.principal, ())
+            ):
+                return False
+            session.set_turn(chat)
             return True
 
     def is_full(self, max_established: int, max_lanes: int) -> bool:

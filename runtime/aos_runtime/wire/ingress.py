@@ -56,6 +56,9 @@ _TYPED_REPLIES = {
     "astrid.v1.approval.response.": APPROVAL_RESPONSE,
     "astrid.v1.elicit.response.": ELICIT_RESPONSE,
 }
+ACTIVE_TURN = "this principal or connection already has an active turn"
+NOT_DELIVERED = "runtime input delivery is unavailable"
+
 _SELECTION_PREFIX = "registry.v1.selection."
 _HUMAN_PREFIXES = (*_TYPED_REPLIES, _SELECTION_PREFIX)
 
@@ -64,9 +67,8 @@ class ConnectionFacts(Struct, frozen=True):
     """What the daemon knows about a connection.
 
     `request_owner` is its own id, new for each connection.  `turn_session` is the session of its running
-    chat turn; `has_other_turn` says that the same principal runs one elsewhere.  `human_requests` are the
-    reply topics of approvals, elicitations and selections that were delivered to this connection and are
-    still open.
+    chat turn.  `human_requests` are the reply topics of approvals, elicitations and selections that were
+    delivered to this connection and that it has not answered, the oldest first.
     """
 
     principal: str
@@ -74,8 +76,7 @@ class ConnectionFacts(Struct, frozen=True):
     verified: bool = False
     device_key_id: str | None = None
     turn_session: str | None = None
-    has_other_turn: bool = False
-    human_requests: frozenset[str] = frozenset()
+    human_requests: tuple[str, ...] = ()
 
     @property
     def origin(self) -> str:
@@ -147,6 +148,11 @@ def decide_ingress(frame: bytes, connection: ConnectionFacts) -> Accepted | Refu
     return Accepted(topic, payload.body, payload.kind)
 
 
+def refuse_turn(reason: str, session: str, connection: ConnectionFacts) -> Refused:
+    """The answer to a prompt whose turn cannot begin: in chat, and the connection stays."""
+    return _refuse(CHAT_TOPIC, reason, connection, session)
+
+
 def topic_refusal(topic: str) -> str | None:
     """Why a client may not publish on `topic`, in the published words; None where it may."""
     if topic_problem(topic) is not None:
@@ -177,9 +183,7 @@ def _chat_refusal(session: str, cancels: bool, connection: ConnectionFacts) -> s
         if session == connection.turn_session:
             return None
         return "cancellation does not match this connection's active session"
-    if connection.turn_session is not None or connection.has_other_turn:
-        return "this principal or connection already has an active turn"
-    return None
+    return None if connection.turn_session is None else ACTIVE_TURN
 
 
 def _human_refusal(topic: str, payload: Normalised, connection: ConnectionFacts) -> str | None:

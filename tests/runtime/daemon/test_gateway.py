@@ -276,7 +276,42 @@ def test_a_client_may_speak_as_soon_as_it_is_sent_the_final_answer(switch: Switc
     assert session.facts is not None and session.facts.turn_session == "s1"
 
 
+def test_a_chat_session_has_one_turn_whatever_connection_it_is_of(switch: Switch) -> None:
+    switch.bench.capsule("agent", subscribe={"user.v1.prompt": "go"}, publish=["agent.v1.*"])
+    switch.bench.capsule("agent", subscribe={"user.v1.prompt": "go"}, principal=PrincipalName("bob"))
+    first, second, other = switch.connect(), switch.connect(), switch.connect("bob")
+
+    def prompt(session: Session, chat: str) -> str | None:
+        before = len(sent(session))
+        switch.say(session, "user.v1.prompt", type="user_input", text="hi", session_id=chat)
+        switch.bench.run()
+        return sent(session)[-1]["payload"]["text"] if len(sent(session)) > before else None
+
+    assert prompt(first, "s1") is None
+    refusal = "Request refused: this principal or connection already has an active turn"
+    assert prompt(second, "s1") == refusal
+    assert (prompt(second, "s2"), prompt(other, "s1")) == (None, None)
+    assert closed(second) == []
+    switch.gateway.sessions.remove(first)
+    assert prompt(second, "s1") == refusal, "its own turn still runs"
+    assert prompt(switch.connect(), "s1") is None, "a connection that is gone holds no session"
+
+
+def test_a_prompt_that_nobody_takes_is_refused_and_leaves_no_turn(switch: Switch) -> None:
+    session = switch.connect()
+    for _ in range(2):
+        switch.say(session, "user.v1.prompt", type="user_input", text="hi", session_id="s1")
+        payload = sent(session)[-1]["payload"]
+        assert (payload["text"], payload["is_final"], payload["session_id"]) == (
+            "Request refused: runtime input delivery is unavailable",
+            True,
+            "s1",
+        )
+    assert (closed(session), session.facts and session.facts.turn_session) == ([], None)
+
+
 def test_a_cancelled_turn_ends_with_a_final_answer(switch: Switch) -> None:
+    switch.bench.capsule("agent", subscribe={"user.v1.prompt": "go"}, publish=["agent.v1.*"])
     session = switch.connect()
     switch.say(session, "user.v1.prompt", type="user_input", text="hi", session_id="s1")
     cancel = {"action": "cancel_turn"}
@@ -367,7 +402,7 @@ def test_a_selection_names_where_it_is_answered(switch: Switch) -> None:
             "registry.v1.response.x", body, "selection_required", "a-capsule", cause(owner=asked.owner)
         )
     assert asked.facts is not None
-    assert asked.facts.human_requests == {"registry.v1.selection.c1"}
+    assert asked.facts.human_requests == ("registry.v1.selection.c1",)
 
 
 def test_a_connection_has_so_many_open_questions(switch: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -375,8 +410,22 @@ def test_a_connection_has_so_many_open_questions(switch: Switch, monkeypatch: py
     asked = switch.connect()
     for number in range(3):
         ask_for_approval(switch, f"r{number}", owner=asked.owner)
-    assert len(sent(asked)) == 2
-    assert switch.notes == [("warn", "principal alice has too many open questions")]
+    assert len(sent(asked)) == 3, "what ended elsewhere takes nobody's place for ever"
+    answer_approval(switch, asked, "r2")
+    answer_approval(switch, asked, "r1")
+    assert closed(asked) == []
+    answer_approval(switch, asked, "r0")
+    assert closed(asked) == [Closed.REFUSED]
+
+
+def test_questions_of_one_kind_displace_no_others(switch: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MAX_HUMAN_REQUESTS", 2)
+    asked = switch.connect()
+    ask_for_approval(switch, "r1", owner=asked.owner)
+    for number in range(3):
+        asked.expect_reply(f"registry.v1.selection.c{number}")
+    answer_approval(switch, asked, "r1")
+    assert (closed(asked), switch.bench.topics()[-1]) == ([], "astrid.v1.approval.response.r1")
 
 
 def test_who_waits_on_a_connection_hears_of_its_end(switch: Switch) -> None:
