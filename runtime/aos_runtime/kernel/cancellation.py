@@ -69,10 +69,13 @@ class Cancellations:
         self._kernel.cancel(envelope.principal, call_ids)
 
     def sweep(self, now: float) -> None:
-        """Look again for what was cancelled a moment ago."""
+        """Look again for what was cancelled a moment ago, once for all calls of a principal."""
+        again: dict[str | None, frozenset[str]] = {}
         for request in tuple(self._recent):
             if now < request.ends:
-                self._kernel.cancel(request.principal, request.call_ids)
+                again[request.principal] = again.get(request.principal, frozenset()) | request.call_ids
             elif self._recent and self._recent[0] is request:
                 self._recent.popleft()
                 self._end_loops(request.principal, request.call_ids)
+        for principal, call_ids in again.items():
+            self._kernel.cancel(principal, call_ids)

@@ -17,7 +17,7 @@ from aos_runtime.errors import AosError
 from aos_runtime.host import GuestTrap, TrapReason
 from aos_runtime.wire.ingress import topic_refusal
 from aos_runtime.wire.methods import NIL_SOURCE
-from aos_runtime.wire.payloads import TOOL_EXECUTE_REQUEST, decode_tool_request, decode_tool_result
+from aos_runtime.wire.payloads import TOOL_EXECUTE_REQUEST, decode_tool_result, tool_call_id
 
 FAILURE_PREFIX = "astrid.v1.response.failure."
 """Reserved for the kernel; the next segment is the id of the request that failed."""
@@ -72,8 +72,7 @@ def failure_message(envelope: Envelope, reason: str) -> FailureMessage | None:
 
 def call_of(envelope: Envelope) -> str | None:
     """The id of the tool call that this message asks for; None where it asks for none."""
-    request = decode_tool_request(envelope.body) if envelope.kind == TOOL_EXECUTE_REQUEST else None
-    return None if request is None else request.call_id
+    return tool_call_id(envelope.body) if envelope.kind == TOOL_EXECUTE_REQUEST else None
 
 
 def _request_id(envelope: Envelope) -> str | None:

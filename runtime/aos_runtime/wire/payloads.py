@@ -12,6 +12,7 @@ they came.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -130,6 +131,15 @@ class ToolRequest(_Tagged, frozen=True, gc=False, tag="tool_execute_request"):
     arguments: Any
 
 
+class _Call(Struct, frozen=True, gc=False, tag_field="type", tag="tool_execute_request"):
+    """Whose call it is; the arguments, which may be large, are passed over."""
+
+    call_id: str
+
+
+_CALL_HEAD = re.compile(rb'\{"type":"tool_execute_request","call_id":"([\x20-\x21\x23-\x5b\x5d-\x7e]*)"')
+
+
 class ToolOutcome(Struct, frozen=True, gc=False):
     """What a tool answered.  `content` is text for the model, often JSON inside a string."""
 
@@ -217,6 +227,7 @@ TAGS: tuple[str, ...] = tuple(sorted(str(kind.__struct_config__.tag) for kind in
 _decode = msgspec.json.Decoder(Payload).decode
 _decode_any = msgspec.json.Decoder().decode
 _decode_request = msgspec.json.Decoder(ToolRequest).decode
+_decode_call = msgspec.json.Decoder(_Call).decode
 _decode_result = msgspec.json.Decoder(ToolResult).decode
 _decode_cancel = msgspec.json.Decoder(ToolCancel).decode
 _encode = msgspec.json.Encoder().encode
@@ -260,6 +271,20 @@ def decode_tool_request(body: bytes) -> ToolRequest | None:
     """A normalised body as a tool request, or None where it is something else."""
     try:
         return _decode_request(body)
+    except _NOT_JSON:
+        return None
+
+
+def tool_call_id(body: bytes) -> str | None:
+    """The call id of a normalised tool request, None where it is something else.
+
+    A normalised one begins with it, so its arguments are not read: whoever looks for a call looks at many.
+    """
+    head = _CALL_HEAD.match(body)
+    if head is not None:
+        return head[1].decode("ascii")
+    try:
+        return _decode_call(body).call_id
     except _NOT_JSON:
         return None
 

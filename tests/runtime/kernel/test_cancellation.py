@@ -73,5 +73,10 @@ def test_both_are_bounded(calls: Calls) -> None:
     for number in range(MAX_REMEMBERED):
         calls.hear(encode_tool_cancel([str(number)]))
     calls.cancelled.clear()
+    calls.hear(encode_tool_cancel(["other"]), "bob")
+    calls.cancelled.clear()
     calls.cancellations.sweep(calls.now)
-    assert len(calls.cancelled) == MAX_REMEMBERED
+    assert calls.cancelled == [
+        ("alice", sorted(str(number) for number in range(1, MAX_REMEMBERED))),
+        ("bob", ["other"]),
+    ], "each queue is looked through once, however many calls were cancelled"

@@ -18,6 +18,7 @@ from aos_runtime.wire.payloads import (
     encode_tool_request,
     encode_tool_result,
     normalise,
+    tool_call_id,
 )
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden/wire/payloads.json").read_text())
@@ -113,6 +114,7 @@ def test_normalising_a_typed_payload_twice_changes_nothing(call: str, tool: str,
 
 @given(texts, texts, values)
 def test_decode_of_encode_is_identity_for_requests(call: str, tool: str, arguments: object) -> None:
+    assert tool_call_id(encode_tool_request(call, tool, arguments)) == call
     assert decode_tool_request(encode_tool_request(call, tool, arguments)) == ToolRequest(
         call, tool, arguments
     )
@@ -127,6 +129,7 @@ def test_decode_of_encode_is_identity_for_results(call: str, content: str, faile
 @given(st.binary(max_size=80))
 def test_garbage_is_no_tool_message(data: bytes) -> None:
     assert decode_tool_request(data) is None
+    assert tool_call_id(data) is None
     assert decode_tool_result(data) is None
 
 
