@@ -22,7 +22,7 @@ from aos_runtime.daemon.journal import LogJournal
 from aos_runtime.daemon.options import Options, StuckThreads
 from aos_runtime.daemon.profile_watch import ProfileWatch, make_principals
 from aos_runtime.daemon.rights import Rights
-from aos_runtime.daemon.seeing import make_events_door, process_gauges
+from aos_runtime.daemon.seeing import make_events_door, process_facts, process_gauges
 from aos_runtime.daemon.server import Server
 from aos_runtime.daemon.tails import Tails
 from aos_runtime.daemon.tools import ToolsDoor
@@ -30,7 +30,6 @@ from aos_runtime.daemon.workspace import workspace_refusal
 from aos_runtime.home import Home
 from aos_runtime.host import CodeCache
 from aos_runtime.kernel.activation import Activator
-from aos_runtime.kernel.answers import Process
 from aos_runtime.kernel.audit_answers import AuditAnswers
 from aos_runtime.kernel.audited import Requests
 from aos_runtime.kernel.audited_calls import ToolCalls
@@ -247,7 +246,8 @@ class Runtime:
             principals=self.principals,
             lifecycle=self.lifecycle,
             apply_standings=self.kernel.apply_standings,
-            disconnect=self.server.disconnect,
+            expel=self.server.expel,
+            deleted=(self.approvals.forget, self.events.forget, self.storage.forget),
         )
         self.watch = ProfileWatch(self._home, self.principals.known, office.applied)
         changes = Changes(
@@ -264,7 +264,7 @@ class Runtime:
             lifecycle=self.lifecycle,
             changes=changes,
             human=HumanRequests(home=self._home, questions=self.questions, approvals=self.approvals),
-            process=self._process,
+            process=process_facts(self._options, self._started, self.server.sessions, self._troubles),
             agents=self.rights.agents,
             may_list_agents=self.rights.may_list_agents,
             office=office,
@@ -353,17 +353,8 @@ class Runtime:
         patterns = stage.manifest.publish_patterns
         return GuestPort(self.kernel, patterns, source, system_cause(stage.principal)).publish(topic, payload)
 
-    def _process(self) -> Process:
-        workspace = self._options.workspace
-        return Process(
-            pid=os.getpid(),
-            started_at=self._started_at.isoformat(),
-            uptime_s=int(time.monotonic() - self._started),
-            workspace=str(workspace) if workspace is not None else None,
-            ephemeral=self._options.ephemeral,
-            clients=self.server.sessions.counts(),
-            trouble="; ".join(filter(None, (self.trail.trouble, self.journal.trouble))) or None,
-        )
+    def _troubles(self) -> tuple[str | None, ...]:
+        return self.trail.trouble, self.journal.trouble
 
     def _check_ephemeral(self) -> None:
         """An ephemeral daemon lives while a client holds it, and five seconds after it became ready."""

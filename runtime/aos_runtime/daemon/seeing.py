@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from aos_runtime.daemon.events import EventsDoor, Sources
+from aos_runtime.daemon.options import Options
 from aos_runtime.daemon.sessions import Sessions
 from aos_runtime.daemon.showing import Showing
 from aos_runtime.daemon.tails import Tails
 from aos_runtime.daemon.tools import ToolsDoor
 from aos_runtime.home import Home
+from aos_runtime.kernel.answers import Process
 from aos_runtime.kernel.kernel import Kernel
 from aos_runtime.kernel.leader import Leader
 from aos_runtime.kernel.requests import Account, RequestRouter
@@ -62,6 +65,26 @@ def held_secrets(home: Home, principal: PrincipalName) -> tuple[str, ...]:
     """Every secret that a capsule of `principal` holds: what nobody may be shown."""
     names = list_names(home, principal)
     return tuple(value for name in names for value in read_secrets(home, principal, name).values())
+
+
+def process_facts(
+    options: Options, started: float, sessions: Sessions, troubles: Callable[[], tuple[str | None, ...]]
+) -> Callable[[], Process]:
+    """A function that gives the process as the status shows it.  `started` is monotonic."""
+    started_at = datetime.now(UTC) - timedelta(seconds=time.monotonic() - started)
+
+    def read() -> Process:
+        return Process(
+            pid=os.getpid(),
+            started_at=started_at.isoformat(),
+            uptime_s=int(time.monotonic() - started),
+            workspace=None if options.workspace is None else str(options.workspace),
+            ephemeral=options.ephemeral,
+            clients=sessions.counts(),
+            trouble="; ".join(filter(None, troubles())) or None,
+        )
+
+    return read
 
 
 def process_gauges(

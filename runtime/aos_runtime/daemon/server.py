@@ -85,6 +85,7 @@ class Server:
         """Over the two below: accepting is paused and resumed from several threads."""
         self._listener: socket.socket | None = None
         self._listening = False
+        self._expulsions = 0
 
     def listen(self, path: Path) -> None:
         """Bind the socket, for this user alone, and accept from now on."""
@@ -128,10 +129,17 @@ class Server:
                 session.connection.close(late)
         self._resume()
 
-    def disconnect(self, principal: PrincipalName) -> None:
-        """Close every connection of `principal`, once what was sent to it has left."""
-        for session in self.sessions.of(principal):
-            session.connection.close_after_flush(Closed.REFUSED)
+    def expel(self, principal: PrincipalName) -> None:
+        """Close the connections of `principal` that could not be made now, once what was sent has left.
+
+        Its profile was changed: it may be disabled, or a key taken out.  Reads the disk.
+        """
+        self._expulsions += 1
+        made = [(one, one.facts.device_key_id) for one in self.sessions.of(principal) if one.facts is not None]
+        keys = {key.key_id for key in self._find_keys(principal) or ()} if made else set[str]()
+        for session, key in made:
+            if key is not None and key not in keys:
+                session.connection.close_after_flush(Closed.REFUSED)
 
     def stop_accepting(self) -> None:
         """Take no new clients; those that are here stay."""
@@ -213,6 +221,7 @@ class Server:
         if session.is_admitted:
             session.connection.close(Closed.FAULT, "a frame before the handshake was answered")
             return
+        expulsions = self._expulsions  # before keys are read
         reply = handshake.receive(body)
         outcome = reply.outcome
         if outcome is None:
@@ -224,19 +233,24 @@ class Server:
         else:
             session.deadline = None  # its capsules may have to be loaded first
             session.is_admitted = True
-            refusal = self._gateway.admit(session, outcome, lambda: self._welcome(session, reply.frame))
+            refusal = self._gateway.admit(session, outcome, lambda: self._welcome(session, reply.frame, expulsions))
             if refusal is not None:
                 self._note("warn", f"handshake of principal {outcome.principal} refused: {refusal}")
                 self._reject(session, _refusal_frame(refusal))
 
-    def _welcome(self, session: Session, frame: bytes) -> None:
-        """The end of a good handshake: from here on the session gets events and its frames count."""
+    def _welcome(self, session: Session, frame: bytes, expulsions: int) -> None:
+        """The end of a good handshake: from here on the session gets events and its frames count.
+
+        `expulsions` is how many there had been when its key was looked up: one since then has not seen it.
+        """
         connection = session.connection
         connection.decoder.max_bytes = MAX_FRAME_BYTES
         self.sessions.establish(session, max_established=MAX_CONNECTIONS)
         if session.is_lane:
             session.deadline = self._clock() + LANE_FIRST_FRAME_S
         connection.send(frame)
+        if expulsions != self._expulsions and session.facts is not None:
+            self.expel(PrincipalName(session.facts.principal))
         self._resume()
 
     def _reject(self, session: Session, frame: bytes) -> None:

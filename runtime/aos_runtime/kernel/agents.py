@@ -85,10 +85,10 @@ class AgentRequests:
             if read_profile(office.home, principal) is not None:  # from here on it can neither come nor call
                 change_profile(office.home, principal, lambda text: text.update({"enabled": False}))
             office.applied(principal)
-            office.disconnect(principal)
             unloaded = office.lifecycle.forget(principal, DELETE_WAIT_S)
             gone = reclaim(office.home, principal, office.state)
-            office.principals.forget(principal)
+            for forget in (office.principals.forget, *office.deleted):
+                forget(principal)
         data = {
             "principal": principal,
             "unloaded_capsules": list(unloaded),
@@ -260,8 +260,6 @@ class AgentRequests:
         with profiles_locked(office.home):
             before, _ = change_profile(office.home, principal, lambda text: text.update({"enabled": enabled}))
         office.applied(principal)
-        if not enabled:
-            office.disconnect(principal)
         data = {"principal": principal, "enabled": enabled, "changed": before.enabled != enabled}
         return Answer(status="Success", data=data)
 

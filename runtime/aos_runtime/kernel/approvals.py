@@ -113,6 +113,11 @@ class Approvals:
         if len(kept) == len(held):
             revoke_always(self._home, principal, grant_id)
 
+    def forget(self, principal: PrincipalName) -> None:
+        """It was deleted: what it allowed holds for nobody who gets its name."""
+        with self._lock:
+            self._session.pop(principal, None)
+
     def _find_known(self, principal: PrincipalName, deed: Deed) -> Decision | None:
         verdict = find_verdict(self._rules.read(), deed)
         if verdict is False:

@@ -98,8 +98,8 @@ class Changes:
         remove_installed(
             self._home, caller.principal, name, purge=params["purge"] is True, force=params["force"] is True
         )
-        disallow_capsule(self._home, caller.principal, name)
         self._unload(caller.principal, name)
+        disallow_capsule(self._home, caller.principal, name)
         return Answer(status="Success", data={"status": "removed"})
 
     def install(self, caller: Caller, params: Mapping[str, Any]) -> Answer:
@@ -133,9 +133,11 @@ class Changes:
             except Unavailable:
                 self._reload_if_loaded(principal, stage.name)  # what is installed: the old version
                 raise
-        if self._may(caller.principal, GRANTING):
-            allow_capsule(self._home, principal, installed.name)
-        view = self._reload_if_loaded(principal, installed.name)
+        try:
+            if self._may(caller.principal, GRANTING):
+                allow_capsule(self._home, principal, installed.name)
+        finally:  # it is installed, whatever becomes of the grant
+            view = self._reload_if_loaded(principal, installed.name)
         return Answer(status="Success", data=self._install_data(installed, previous, phase, view))
 
     def _try(self, principal: PrincipalName, name: CapsuleName) -> None:

@@ -89,6 +89,12 @@ class KernelEvents:
         if before is None:
             self._announce(view.principal, LOADED_TOPIC, capsules_loaded(view))
 
+    def forget(self, principal: PrincipalName) -> None:
+        """It was deleted: one that gets its name is told of its capsules as any other."""
+        with self._changing:
+            self._known.pop(principal, None)
+        self._told.pop(principal, None)
+
     def sweep(self, now: float) -> None:
         """A chore: the watchdog's tick, and what was lost."""
         if now >= self._watchdog_at:

@@ -155,7 +155,7 @@ class Lifecycle:
     def forget(self, principal: PrincipalName, wait_s: float = 0.0) -> tuple[CapsuleName, ...]:
         """Serve nothing for a principal any more; what it had.
 
-        Calls that run are waited for, `wait_s` seconds; those that wait are answered.
+        Calls and loops that run are waited for, `wait_s` seconds; calls that wait are answered.
         """
         with self._changing:
             view = self._views.get(principal)
@@ -168,6 +168,8 @@ class Lifecycle:
         deadline = time.monotonic() + wait_s
         while any(one.actor.mailbox.busy for one in gone) and time.monotonic() < deadline:
             time.sleep(_POLL_S)
+        for loop in (loop for one in gone for loop in one.loops):
+            loop.join(deadline - time.monotonic())
         return view.names
 
     def renew_instances(self, principal: PrincipalName) -> None:
@@ -220,10 +222,10 @@ class Lifecycle:
         """Start the run loops of what was loaded, if it has any, beside the version that serves."""
         reason = None
         for loop in loaded.loops:
-            if self._closed:
-                raise _stopping()
             loop.on_failed = self._on_loop_failed
             self._loops.add(loop)
+            if self._closed:  # whoever closes either sees the loop, or is seen here
+                raise _stopping()
             reason = loop.start(is_staged=before is not None and bool(before.loops))
             if reason is not None:
                 break

@@ -36,7 +36,11 @@ def _now() -> datetime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Office:
-    """Where principals are administered.  `disconnect(principal)` ends the connections of one."""
+    """Where principals are administered.
+
+    `expel(principal)` ends those of its connections that could not be made now; each of `deleted` forgets a
+    principal that is gone, so that a new one of its name begins with nothing.
+    """
 
     home: Home
     state: KvStore
@@ -45,14 +49,18 @@ class Office:
     principals: Principals
     lifecycle: Lifecycle
     apply_standings: Callable[[], None]
-    disconnect: Callable[[PrincipalName], None]
+    expel: Callable[[PrincipalName], None]
+    deleted: tuple[Callable[[PrincipalName], None], ...] = ()
     now: Callable[[], datetime] = field(default=_now)
 
     def applied(self, *changed: PrincipalName) -> None:
         """Put what was changed in force: for these principals, or for all that are known."""
-        for principal in changed or self.principals.known():
+        names = changed or self.principals.known()
+        for principal in names:
             self.principals.refresh(principal)
         self.apply_standings()
+        for principal in names:
+            self.expel(principal)
 
     def check_groups(self, names: Iterable[str]) -> None:
         """NotFound `group-unknown` unless every name is a group."""

@@ -230,7 +230,7 @@ def _build(principal: PrincipalName, value: Mapping[str, object]) -> Profile:
     keys = auth.get("public_keys", [])
     if not isinstance(keys, list):
         raise TypeError("`auth.public_keys` is not a list")
-    quotas = {key: item for key, item in _table(value, "quotas").items() if isinstance(item, int)}
+    quotas = _table(value, "quotas")
     return Profile(
         principal=principal,
         enabled=_flag(value, "enabled"),
@@ -240,7 +240,7 @@ def _build(principal: PrincipalName, value: Mapping[str, object]) -> Profile:
         capsules=_texts(value, "capsules"),
         auth_methods=_texts(auth, "methods"),
         public_keys=tuple(_device_key(row) for row in keys),
-        quotas={key: item for key, item in quotas.items() if key in _KNOWN["quotas"]},
+        quotas={key: _number(quotas, key) for key in quotas if key in _KNOWN["quotas"]},
         warnings=tuple(_unknown(value)),
     )
 
@@ -286,6 +286,13 @@ def _texts(value: Mapping[str, object], key: str) -> tuple[str, ...]:
     if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
         raise TypeError(f"`{key}` is not a list of text")
     return tuple(items)
+
+
+def _number(value: Mapping[str, object], key: str) -> int:
+    item = value[key]
+    if isinstance(item, bool) or not isinstance(item, int):
+        raise TypeError(f"`{key}` is not a whole number")
+    return item
 
 
 def _flag(value: Mapping[str, object], key: str) -> bool:

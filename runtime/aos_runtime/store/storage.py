@@ -61,6 +61,12 @@ class Storage:
                 raise FileRefused(FileCase.QUOTA)
             self._used[principal] = used + added_bytes
 
+    def forget(self, principal: PrincipalName) -> None:
+        """It was deleted: its files are not counted against one that gets its name."""
+        with self._lock:
+            self._used.pop(principal, None)
+            self._measured_at.pop(principal, None)
+
     def keys_limit(self, principal: PrincipalName) -> int:
         """What the keys of a principal may hold: its quota less what its files are known to hold."""
         quota = self._limit_of(principal)

@@ -221,6 +221,17 @@ def test_a_disabled_principal_is_cut_off(home: Home, admin: Admin, bob: Admin) -
         assert client.authenticate(BOB)[1]["status"] == "ok"
 
 
+def test_a_key_that_is_taken_out_of_a_profile_ends_its_connections(
+    home: Home, admin: Admin, bob: Admin
+) -> None:
+    path = home.profile(BOB)
+    path.write_text(path.read_text().partition("[[auth.public_keys]]")[0])
+    bob.client.sock.settimeout(30)
+    with pytest.raises(EOFError):
+        while True:
+            bob.client.read()
+
+
 def test_deleting_leaves_nothing(home: Home, admin: Admin) -> None:
     admin.ok("agent.create", "AgentCreate", {"name": "bob", "inherit_from": "default"})
     with Client(home) as client:

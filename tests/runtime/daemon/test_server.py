@@ -15,7 +15,8 @@ import pytest
 from aos_runtime.daemon import server as server_module
 from aos_runtime.daemon.server import CROWDED_S, MAX_PENDING_HANDSHAKES, Server, peer_uid
 from aos_runtime.daemon.sessions import Session
-from aos_runtime.wire.handshake import Identity
+from aos_runtime.names import PrincipalName
+from aos_runtime.wire.handshake import Identity, KeyEntry
 
 TOKEN = "ab" * 32
 
@@ -99,6 +100,34 @@ def test_the_socket_is_for_this_user_alone(post: Post, monkeypatch: pytest.Monke
     other.close()
     monkeypatch.setattr(server_module, "peer_uid", lambda sock: os.getuid() + 1)
     assert post.hear(post.connect()) is None
+
+
+def test_a_key_that_is_taken_out_ends_its_connections_however_late_they_are(post: Post) -> None:
+    """Also of one whose key was looked up just before, and which was not among the others yet."""
+    keys = [KeyEntry("k-1", "ab" * 32)]
+    post.server._find_keys = lambda principal: tuple(keys)
+    identity = Identity(PrincipalName("bob"), keys[0], "probe", None)
+    anonymous = post.connect()
+    post.say(anonymous)
+
+    def admit(session: Session, _found: Identity, proceed: Callable[[], None]) -> None:
+        session.establish(identity, None)
+        for change in changes:
+            change()
+        proceed()
+
+    post.gateway.admit = admit  # type: ignore[method-assign,assignment]  # everybody is bob from here on
+    changes: list[Callable[[], object]] = []
+    first = post.connect()
+    post.say(first)
+    post.server.expel(PrincipalName("bob"))
+    post.say(first)
+    assert (post.hear(first)["status"], len(post.gateway.frames)) == ("ok", 1), "its key is still there"
+    changes += [keys.clear, lambda: post.server.expel(PrincipalName("bob"))]
+    late = post.connect()
+    post.say(late)
+    assert (post.hear(late)["status"], post.hear(late), post.hear(first)) == ("ok", None, None)
+    assert (post.server.sessions.established, len(post.gateway.left)) == (1, 2)
 
 
 def test_a_handshake_makes_a_session_and_its_frames_go_on(post: Post) -> None:

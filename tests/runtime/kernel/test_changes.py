@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
-from aos_runtime.errors import AosError, Denied
-from aos_runtime.kernel.changes import decide_approval, find_source
-from aos_runtime.store.origin import Provenances
+from aos_runtime.errors import AosError, Conflict, Denied
+from aos_runtime.home import Home
+from aos_runtime.kernel import changes as module
+from aos_runtime.kernel.activation import Activator
+from aos_runtime.kernel.changes import Changes, decide_approval, find_source
+from aos_runtime.kernel.lifecycle import Lifecycle
+from aos_runtime.kernel.requests import Caller
+from aos_runtime.kernel.views import View
+from aos_runtime.names import DEFAULT_PRINCIPAL
+from aos_runtime.store.origin import Phase, Provenances
 from aos_runtime.store.receipts import ApprovalSource
 from aos_runtime.store.stage import Stage
 
@@ -37,6 +45,75 @@ def test_a_local_archive_is_taken(tmp_path: Path) -> None:
     archive = tmp_path / "x.capsule"
     archive.write_bytes(b"")
     assert find_source(str(archive)) == find_source(f"file://{archive}") == archive
+
+
+class Desk:
+    """A lifecycle that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def unload(self, principal: str, name: str) -> bool:
+        self.told.append(f"unload {name}")
+        return False
+
+    def reload(self, principal: str, name: str) -> View:
+        self.told.append(f"reload {name}")
+        return View(principal=DEFAULT_PRINCIPAL)
+
+
+def busy(*_anything: object) -> None:
+    raise Conflict("busy", "somebody changes profiles", hint="wait")
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
+    for name in ("allow_capsule", "disallow_capsule"):
+        monkeypatch.setattr(module, name, busy)
+    return Desk()
+
+
+def changes(desk: Desk, home: Home) -> Changes:
+    return Changes(
+        home=home,
+        lifecycle=cast(Lifecycle, desk),
+        activator=cast(Activator, SimpleNamespace(activate=lambda stage, elicit: None)),
+        announce=lambda principal, topic, body: None,
+        may=lambda principal, capability: True,
+    )
+
+
+CALLER = Caller(principal=DEFAULT_PRINCIPAL, request_owner=None)
+
+
+def test_a_removed_capsule_serves_no_more_also_where_its_grant_stays(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "remove_installed", lambda *args, **kwargs: None)
+    with pytest.raises(Conflict):
+        changes(desk, Home(tmp_path)).remove(CALLER, {"id": "x", "purge": False, "force": False})
+    assert desk.told == ["unload x"]
+
+
+def test_an_installed_capsule_serves_also_where_it_was_not_granted(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staged = SimpleNamespace(
+        previous=None,
+        name="x",
+        provenance_class=Provenances.LOCAL,
+        needs_consent=False,
+        phase=Phase.INSTALL,
+        read_offered_env=lambda: None,
+    )
+    monkeypatch.setattr(module, "stage_source", lambda *args, **kwargs: contextlib.nullcontext(staged))
+    monkeypatch.setattr(module, "commit", lambda *args, **kwargs: SimpleNamespace(name="x"))
+    archive = tmp_path / "x.capsule"
+    archive.touch()
+    params = {"target_principal": None, "workspace": False, "env": [], "authority": "automatic"}
+    with pytest.raises(Conflict):
+        changes(desk, Home(tmp_path / "home")).install(CALLER, {**params, "source": str(archive)})
+    assert desk.told == ["reload x"]
 
 
 def stage(origin: Provenances, *, needs_consent: bool) -> Stage:

@@ -261,6 +261,16 @@ def test_abi_31_a_wait_is_bounded(home: Home) -> None:
     assert desk.questions.list_open(None) == ()
 
 
+def test_what_a_deleted_principal_allowed_holds_for_nobody(home: Home) -> None:
+    desk = Desk(deciding("approve_session"))
+    asks = approvals(home, desk)
+    assert (ask(asks), ask(asks)) == (Decision.APPROVED_SESSION, Decision.ALLOWANCE)
+    asks.forget(PrincipalName("bob"))
+    assert ask(asks) is Decision.ALLOWANCE
+    asks.forget(DEFAULT_PRINCIPAL)
+    assert (ask(asks), asks.list_session(PrincipalName("bob"))) == (Decision.APPROVED_SESSION, ())
+
+
 def test_so_many_may_wait_and_no_more(home: Home) -> None:
     gathered = threading.Barrier(MAX_WAITING + 1)
     desk = Desk(lambda desk, asked: gathered.wait(10) and None)

@@ -378,6 +378,36 @@ def test_stopping_the_daemon_ends_every_loop_and_starts_none(loops: Loops) -> No
         lifecycle(loops).load_all(CapsuleName("bob"))  # type: ignore[arg-type]  # a principal's name
 
 
+def test_a_principal_that_goes_is_left_by_its_loops_first(loops: Loops) -> None:
+    """Its files are removed next."""
+    ended: list[bool] = []
+
+    def slow_to_end(attempt: Attempt) -> None:
+        steady(attempt)
+        time.sleep(0.2)
+        ended.append(True)
+
+    loaded(loops, slow_to_end)
+    lifecycle(loops).load_all(ALICE)
+    assert lifecycle(loops).forget(ALICE, 5.0) == (NAME,)
+    assert ended == [True]
+
+
+def test_a_loop_that_a_stop_has_not_seen_is_not_started(loops: Loops) -> None:
+    loop = loaded(loops, steady)
+    life = lifecycle(loops)
+
+    class Seen(set[RunLoop]):
+        def add(self, one: RunLoop) -> None:
+            life.stop_loops()  # it looks just before the loop is there
+            super().add(one)
+
+    life._loops = Seen()
+    with pytest.raises(Unavailable, match="stopping"):
+        life.load_all(ALICE)
+    assert life.join_loops(5) and loops.instances == [] and loop.join(0.0)
+
+
 def test_workers_run_side_by_side_and_come_and_go_together(loops: Loops) -> None:
     old = crew(loops, [steady, steady, steady], subscribe={"a.v1": "go"})
     view = lifecycle(loops).load_all(ALICE)
