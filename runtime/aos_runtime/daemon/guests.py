@@ -65,8 +65,8 @@ def make_loader(
         trail=trail,
         request_approval=approvals.request,
         holds=lambda who, source, name: holds_capability(view(who), source, name),
-        outside=Outside.of(settings, home, find_keys, journal.daemon),
-        programs=Programs(processes.open_sandbox, servers, tools_changed),
+        outside=Outside.of(settings, home, find_keys, journal.daemon, principals.bounds),
+        programs=Programs(processes.open_sandbox, servers, tools_changed, principals.bounds, trail),
         processes=processes,
         umask=options.umask,
         room_of=lambda who: partial(storage.grow, who),
@@ -74,7 +74,14 @@ def make_loader(
 
 
 def make_processes(
-    home: Home, settings: Settings, journal: Journal, trail: Trail, kernel: Kernel, resources: ExitStack
+    *,
+    home: Home,
+    settings: Settings,
+    journal: Journal,
+    trail: Trail,
+    kernel: Kernel,
+    principals: Principals,
+    resources: ExitStack,
 ) -> Processes:
     """What guests start programs with.  What a dead daemon left running is ended first, and what gets away
     from this one last.
@@ -92,7 +99,9 @@ def make_processes(
     def note_fault(error: Exception) -> None:
         journal.daemon("error", f"internal fault: {type(error).__name__}: {error}")
 
-    processes = Processes(records, open_walls, publish, trail=trail, on_fault=note_fault)
+    processes = Processes(
+        records, open_walls, publish, trail=trail, on_fault=note_fault, bounds_of=principals.bounds
+    )
     resources.callback(processes.close)
     return processes
 

@@ -156,7 +156,13 @@ class Runtime:
         )
         self.questions, self.approvals = asking.questions, asking.approvals
         self.processes = make_processes(
-            self._home, self.settings, self.journal, self.trail, self.kernel, self._resources
+            home=self._home,
+            settings=self.settings,
+            journal=self.journal,
+            trail=self.trail,
+            kernel=self.kernel,
+            principals=self.principals,
+            resources=self._resources,
         )
         loader = make_loader(
             home=self._home,

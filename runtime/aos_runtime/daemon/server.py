@@ -135,7 +135,9 @@ class Server:
         Its profile was changed: it may be disabled, or a key taken out.  Reads the disk.
         """
         self._expulsions += 1
-        made = [(one, one.facts.device_key_id) for one in self.sessions.of(principal) if one.facts is not None]
+        made = [
+            (one, one.facts.device_key_id) for one in self.sessions.of(principal) if one.facts is not None
+        ]
         keys = {key.key_id for key in self._find_keys(principal) or ()} if made else set[str]()
         for session, key in made:
             if key is not None and key not in keys:
@@ -233,7 +235,9 @@ class Server:
         else:
             session.deadline = None  # its capsules may have to be loaded first
             session.is_admitted = True
-            refusal = self._gateway.admit(session, outcome, lambda: self._welcome(session, reply.frame, expulsions))
+            refusal = self._gateway.admit(
+                session, outcome, lambda: self._welcome(session, reply.frame, expulsions)
+            )
             if refusal is not None:
                 self._note("warn", f"handshake of principal {outcome.principal} refused: {refusal}")
                 self._reject(session, _refusal_frame(refusal))

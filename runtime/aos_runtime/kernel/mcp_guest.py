@@ -17,13 +17,15 @@ from dataclasses import replace
 import msgspec
 
 from aos_runtime.capsule.manifest import Manifest
-from aos_runtime.capsule.manifest_values import PublishRow, SubscribeRow
+from aos_runtime.capsule.manifest_values import McpServer, PublishRow, SubscribeRow
 from aos_runtime.capsule.topics import is_tool_name, tool_topic
-from aos_runtime.errors import AosError, Unavailable
+from aos_runtime.errors import AosError, Denied, Unavailable
 from aos_runtime.host import GuestContext, GuestTrap, HookResult, TrapReason
+from aos_runtime.kernel.audited import Trail, note_calls
 from aos_runtime.kernel.probe import DESCRIBE_ACTION, DESCRIBE_TOPIC, Described, Tool, read_description
 from aos_runtime.kernel.restarts import MAX_RESTARTS, RECOVERED_AFTER_S
 from aos_runtime.names import CapsuleName, PrincipalName
+from aos_runtime.policy.bounds import PROGRAMS, UNBOUND, Bounds
 from aos_runtime.programs.mcp_servers import McpServers
 from aos_runtime.programs.mcp_tools import McpAnswer, Server
 from aos_runtime.programs.sandbox import Sandbox
@@ -35,13 +37,15 @@ DESCRIBED_TOPIC = "tool.v1.response.describe.self"
 PUBLISHES = ("tool.v1.execute.*.result", DESCRIBED_TOPIC)
 CALL_TIMEOUT_S = 300.0
 SLACK_S = 5.0
+START_CALL, NOT_ALLOWED = "process.mcp-server", "capability-denied"
 _DONE = HookResult("continue", None)
 
 
 class Programs:
     """What starts the programs of capsules in this daemon.
 
-    `tools_changed(principal, capsule)` is told, on a thread of its own, that servers list other tools now.
+    `tools_changed(principal, capsule)` is told, on a thread of its own, that servers list other tools now;
+    `bounds_of` gives the most that a principal may start.
     """
 
     def __init__(
@@ -49,10 +53,27 @@ class Programs:
         open_sandbox: Callable[[], Sandbox],
         servers: McpServers,
         tools_changed: Callable[[PrincipalName, CapsuleName], None] = lambda principal, name: None,
+        bounds_of: Callable[[PrincipalName], Bounds] = lambda _principal: UNBOUND,
+        trail: Trail | None = None,
     ) -> None:
+        self._bounds_of = bounds_of
+        self._trail = trail
         self.open_sandbox = open_sandbox
         self.servers = servers
         self._tools_changed = tools_changed
+
+    def check(self, installed: Installed, row: McpServer) -> None:
+        """Denied `program-not-allowed`, which is on record, where the principal may not have this started."""
+        bounds, command = self._bounds_of(installed.principal), row.command or ""
+        if bounds.starts(command, row.args):
+            return
+        note_calls(self._trail, installed.principal, installed.name)(START_CALL, command, NOT_ALLOWED)
+        raise Denied(
+            "program-not-allowed",
+            f"its MCP server `{row.id}` is not started: {bounds.rule(PROGRAMS)}",
+            hint=f"allow it in {bounds.allow(PROGRAMS, command)}",
+            command=command,
+        )
 
     def tell_tools(self, installed: Installed) -> None:
         """The tools of a capsule are others than when it was loaded; safe where nothing may block."""
@@ -69,6 +90,7 @@ def open_mcp(
     try:
         for row in installed.manifest.mcp_servers:
             if row.type == "stdio" and row.command is not None:
+                programs.check(installed, row)
                 program = sandbox.program(row.command, row.args, installed.generation, values)
                 for warning in program.warnings:
                     context.log("warn", warning)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from aos_runtime import HOST_VERSION
 from aos_runtime.config import Settings
@@ -16,6 +17,7 @@ from aos_runtime.kernel.guest_env import GuestEnv
 from aos_runtime.names import CapsuleName, PrincipalName
 from aos_runtime.network import Dialer, NetworkDoor
 from aos_runtime.network.listeners import Ports, UnixDoor
+from aos_runtime.policy.bounds import UNBOUND, Bounds
 from aos_runtime.policy.egress import Airlock, EgressDenial
 from aos_runtime.store.installed import Installed
 from aos_runtime.wire.handshake import KeyEntry, ServerHandshake
@@ -27,12 +29,18 @@ Note = Callable[[str, str, str | None], None]
 
 class Outside:
     """One per daemon.  `local_egress` are the exempted `host:port`, by capsule; `find_keys` are those that a
-    client of a capsule's own socket may prove a principal with.
+    client of a capsule's own socket may prove a principal with; `bounds_of` is the most that one may reach.
     """
 
     def __init__(
-        self, dialer: Dialer, local_egress: Mapping[str, tuple[str, ...]], home: Home, find_keys: FindKeys
+        self,
+        dialer: Dialer,
+        local_egress: Mapping[str, tuple[str, ...]],
+        home: Home,
+        find_keys: FindKeys,
+        bounds_of: Callable[[PrincipalName], Bounds] = lambda _principal: UNBOUND,
     ) -> None:
+        self._bounds_of = bounds_of
         self._dialer = dialer
         self._local_egress = local_egress
         self._home = home
@@ -41,7 +49,12 @@ class Outside:
 
     @classmethod
     def of(
-        cls, settings: Settings, home: Home, find_keys: FindKeys, tell: Callable[[str, str], None]
+        cls,
+        settings: Settings,
+        home: Home,
+        find_keys: FindKeys,
+        tell: Callable[[str, str], None],
+        bounds_of: Callable[[PrincipalName], Bounds] = lambda _principal: UNBOUND,
     ) -> Outside:
         """As the operator set it; `tell(level, message)` hears of every exemption."""
         for capsule, entries in settings.local_egress.items():
@@ -51,7 +64,7 @@ class Outside:
                     f"capsule '{capsule}' may reach {', '.join(entries)} on this machine or its networks "
                     "([security.capsule_local_egress] of etc/config.toml)",
                 )
-        return cls(Dialer(), settings.local_egress, home, find_keys)
+        return cls(Dialer(), settings.local_egress, home, find_keys, bounds_of)
 
     def door(
         self, installed: Installed, env: GuestEnv, note: Note, denied: Callable[[EgressDenial], None]
@@ -60,7 +73,7 @@ class Outside:
         held = installed.receipt.capabilities
         exempt = self._local_egress.get(installed.name, ())
         return NetworkDoor(
-            airlock=Airlock(installed.name, held, exempt),
+            airlock=Airlock(installed.name, held, exempt, partial(self._bounds_of, installed.principal)),
             dialer=self._dialer,
             denied=denied,
             note=note,

@@ -15,6 +15,7 @@ from aos_runtime.kernel.budget import MAX_FUEL_PER_CALL, Budget
 from aos_runtime.names import PrincipalName
 from aos_runtime.policy.access import NOBODY, Standing, standing_of
 from aos_runtime.policy.authority import Profile
+from aos_runtime.policy.bounds import EGRESS, Bounds
 from aos_runtime.policy.quotas import Quotas, quotas_of
 
 
@@ -25,6 +26,12 @@ class FullProfile(Profile, Protocol):
     def capsules(self) -> Sequence[str]: ...
     @property
     def quotas(self) -> Mapping[str, int]: ...
+    @property
+    def egress(self) -> Sequence[str] | None: ...
+    @property
+    def programs(self) -> Sequence[str] | None: ...
+    @property
+    def warnings(self) -> Sequence[str]: ...
 
 
 class Profiles(Protocol):
@@ -56,10 +63,18 @@ class Principals:
         self._lock = threading.Lock()
         self._standings: dict[PrincipalName, Standing] = {}
         self._budgets: dict[PrincipalName, Budget] = {}
+        self._bounds: dict[PrincipalName, Bounds] = {}
+        self._warned: dict[PrincipalName, tuple[str, ...]] = {}
+        """What the log was told of a profile: each of its warnings once."""
 
     def standing(self, principal: PrincipalName) -> Standing:
         """What it may call, as of the last refresh; that of nobody for one that was never refreshed."""
         return self._standings.get(principal, NOBODY)
+
+    def bounds(self, principal: PrincipalName) -> Bounds:
+        """The most that its capsules may reach and start, as of the last refresh; nothing before one."""
+        found = self._bounds.get(principal)
+        return found if found is not None else Bounds(principal, (), ())
 
     def budget(self, principal: PrincipalName) -> Budget:
         """The budget of a principal, the same object for the life of the daemon."""
@@ -81,8 +96,8 @@ class Principals:
     def forget(self, principal: PrincipalName) -> None:
         """It was deleted: nothing is allowed any more, and what it used is forgotten."""
         with self._lock:
-            self._standings.pop(principal, None)
-            self._budgets.pop(principal, None)
+            for kept in (self._standings, self._budgets, self._bounds, self._warned):
+                kept.pop(principal, None)
 
     def quotas(self, principal: PrincipalName) -> Quotas:
         """The quotas that hold for a principal, read now."""
@@ -99,8 +114,12 @@ class Principals:
         capsules = () if profile is None else profile.capsules
         standing = standing_of(profile, capsules, groups=groups)
         quotas = self._base if profile is None else quotas_of(profile.quotas, self._base)
+        egress, programs = ((), ()) if profile is None else (profile.egress, profile.programs)
+        bounds = Bounds(principal, egress, programs)
+        self._warn(principal, bounds, () if profile is None else profile.warnings)
         with self._lock:
             self._standings[principal] = standing
+            self._bounds[principal] = bounds
             budget = self._budgets.get(principal)
             if budget is None:
                 budget = Budget(
@@ -110,3 +129,14 @@ class Principals:
                 return budget
         budget.limit(quotas, is_exempt=standing.is_exempt)
         return budget
+
+    def _warn(self, principal: PrincipalName, bounds: Bounds, warnings: Sequence[str]) -> None:
+        """Tell the log what of a profile has no effect, when that is news."""
+        found = (
+            *warnings,
+            *(f"{EGRESS}: {one!r} is no host and allows nothing" for one in bounds.unreadable),
+        )
+        for sentence in found:
+            if sentence not in self._warned.get(principal, ()):
+                self._note("warn", f"profile of principal {principal}: {sentence}")
+        self._warned[principal] = found

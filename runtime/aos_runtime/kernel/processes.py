@@ -19,6 +19,8 @@ from aos_runtime.kernel.audited import ADMITTED, Trail
 from aos_runtime.kernel.budget import Budget
 from aos_runtime.kernel.cancellation import CANCEL_TOPIC, MAX_CALLS
 from aos_runtime.kernel.failures import call_of
+from aos_runtime.names import PrincipalName
+from aos_runtime.policy.bounds import UNBOUND, Bounds
 from aos_runtime.policy.process_rules import ProcessDenial
 from aos_runtime.programs import Children, Owner, ProcessDoor, Registry
 from aos_runtime.programs.sandbox import Sandbox
@@ -32,7 +34,8 @@ Note = Callable[[str, str, str | None], None]
 
 class Processes:
     """One per daemon.  `open_walls` looks what this machine can confine a program with; `publish(principal,
-    topic, body)` tells the bus of a child that somebody watches.
+    topic, body)` tells the bus of a child that somebody watches; `bounds_of` gives the most that a principal
+    may start.
     """
 
     def __init__(
@@ -43,7 +46,9 @@ class Processes:
         *,
         trail: Trail | None = None,
         on_fault: Callable[[Exception], None] = lambda error: None,
+        bounds_of: Callable[[PrincipalName], Bounds] = lambda _principal: UNBOUND,
     ) -> None:
+        self._bounds_of = bounds_of
         self.records = records
         self.children = Children(records)
         self.children.on_fault = on_fault
@@ -99,6 +104,7 @@ class Processes:
             note=note,
             denied=denied,
             log=context.log,
+            bounds=lambda: self._bounds_of(principal),
         )
 
     @staticmethod

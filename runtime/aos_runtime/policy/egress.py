@@ -10,13 +10,14 @@ Source: host-abi.md 1.6 and 1.7, daemon-kernel.md 10, cases SEC-01 to SEC-09.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
 from aos_runtime.capsule.capability import Capabilities
 from aos_runtime.policy.addresses import LINK_LOCAL, METADATA, Address, blocked_reason
+from aos_runtime.policy.bounds import EGRESS, Bounds, unbound
 from aos_runtime.policy.denial_line import quoted, render_denial
 from aos_runtime.policy.hosts import Host, host_of, parse_endpoint, parse_host
 
@@ -56,12 +57,21 @@ class EgressDenial:
 
 
 class Airlock:
-    """What one capsule may reach.  `exemptions` are the operator's `host:port` entries for it."""
+    """What one capsule may reach.  `exemptions` are the operator's `host:port` entries for it, `bounds` those
+    of its principal now.
+    """
 
-    __slots__ = ("_bind", "_capsule", "_connect", "_exempt", "_net", "_net_all", "has_unix")
+    __slots__ = ("_bind", "_bounds", "_capsule", "_connect", "_exempt", "_net", "_net_all", "has_unix")
 
-    def __init__(self, capsule: str, capabilities: Capabilities, exemptions: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        capsule: str,
+        capabilities: Capabilities,
+        exemptions: Iterable[str] = (),
+        bounds: Callable[[], Bounds] = unbound,
+    ) -> None:
         self._capsule = capsule
+        self._bounds = bounds
         self._net_all = "*" in capabilities.net
         self._net = tuple(_parsed(map(parse_host, capabilities.net)))
         self._connect = tuple(_parsed(map(parse_endpoint, capabilities.net_connect)))
@@ -71,14 +81,14 @@ class Airlock:
 
     def check_request(self, host: Host, port: int, operation: str) -> EgressDenial | None:
         """Whether `net` lists the host of an HTTP request: `*`, the host, or a domain above it."""
-        if self._net_all or any(_lists(entry, host) for entry in self._net):
-            return None
+        if self._net_all or any(entry.lists(host) for entry in self._net):
+            return self._beyond(host, port, operation)
         return self._denied(operation, host.with_port(port), "net", host.text)
 
     def check_connect(self, host: Host, port: int, operation: str) -> EgressDenial | None:
         """Whether `net_connect` lists host and port; port 0, of a bare look-up, only `host:*` covers."""
         if any(entry.covers(host, port) for entry in self._connect):
-            return None
+            return self._beyond(host, port, operation)
         entry = host.with_port(port or "*")
         return self._denied(operation, host.with_port(port), "net_connect", entry)
 
@@ -137,6 +147,19 @@ class Airlock:
         is_named = any(entry.covers(host, port) for entry in self._exempt)
         return is_named and reason not in _NEVER_BY_NAME
 
+    def _beyond(self, host: Host, port: int, operation: str) -> EgressDenial | None:
+        """A denial where the principal is held to hosts that this is none of."""
+        bounds = self._bounds()
+        if bounds.reaches(host, port):
+            return None
+        return EgressDenial(
+            operation=operation,
+            target=host.with_port(port),
+            case=EgressCase.DENIED,
+            rule=bounds.rule(EGRESS),
+            allow=bounds.allow(EGRESS, host.with_port(port or "*")),
+        )
+
     def _denied(self, operation: str, target: str, capability: str, entry: str) -> EgressDenial:
         return EgressDenial(
             operation=operation,
@@ -150,12 +173,6 @@ class Airlock:
 def is_loopback(host: Host) -> bool:
     """Whether a host is this machine by its spelling: nothing is looked up for it."""
     return host.text == "localhost" if host.address is None else host.address.is_loopback
-
-
-def _lists(entry: Host, host: Host) -> bool:
-    if entry == host:
-        return True
-    return entry.address is None and host.address is None and host.text.endswith(f".{entry.text}")
 
 
 def _parsed(values: Iterable[_T | None]) -> Iterable[_T]:

@@ -34,6 +34,12 @@ class Host:
         is_bracketed = self.address is not None and self.address.version == 6
         return f"[{self.text}]:{port}" if is_bracketed else f"{self.text}:{port}"
 
+    def lists(self, other: Host) -> bool:
+        """Whether this, as an entry, covers `other`: itself, and of a name what is below it."""
+        if self == other:
+            return True
+        return self.address is None and other.address is None and other.text.endswith(f".{self.text}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:

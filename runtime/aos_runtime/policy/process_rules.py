@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from aos_runtime.policy.bounds import covers_command
 from aos_runtime.policy.denial_line import quoted, render_denial
 
 MIB = 1024 * 1024
@@ -162,14 +163,9 @@ class ProcessDenial:
 def check_command(
     entries: Iterable[str], command: str, arguments: Iterable[str], operation: str
 ) -> ProcessDenial | None:
-    """Whether `host_process` lists the command: word by word, so that an entry of several words fixes the
-    first arguments too.  Never by its file name, and never a path where a word is listed.
-    """
-    words = (command, *arguments)
-    for entry in entries:
-        listed = tuple(entry.split())
-        if command == entry or (listed and words[: len(listed)] == listed):
-            return None
+    """Whether `host_process` lists the command (`bounds.covers_command`)."""
+    if covers_command(entries, command, arguments):
+        return None
     return ProcessDenial(
         operation=operation,
         command=command,

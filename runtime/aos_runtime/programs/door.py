@@ -17,6 +17,7 @@ from typing import Any, NoReturn, TypeVar
 from blake3 import blake3
 
 from aos_runtime.errors import AosError, InvalidInput, NotFound, Unavailable
+from aos_runtime.policy.bounds import PROGRAMS, Bounds, unbound
 from aos_runtime.policy.process_rules import (
     RING_BYTES,
     WAITED_RING_BYTES,
@@ -35,6 +36,8 @@ from aos_runtime.programs.registry import Kept, Registry
 from aos_runtime.programs.sandbox import INSIDE_HOME, Program, Sandbox, Shown, clear_environ, find_on_machine
 
 SLACK_S = 1.0
+MAX_SHOWN = 200
+"""Characters of a command in the line that would allow it."""
 LIMITER = "prlimit"
 _NO_LIMIT = resource.RLIM_INFINITY
 _T = TypeVar("_T")
@@ -58,7 +61,7 @@ class ProcessDoor:
 
     `admit(action)` puts a start on record first, AosError where that cannot be; `note(call, target, error)`
     any other effect.  `slots` is how many children its principal may have in the background, `allow_slots`
-    the command that gives it more.
+    the command that gives it more; `bounds` are the most that it may start now.
     """
 
     owner: Owner
@@ -76,6 +79,7 @@ class ProcessDoor:
     note: Callable[[str, str, str | None], None]
     denied: Callable[[ProcessDenial], None]
     log: Callable[[str, str], None]
+    bounds: Callable[[], Bounds] = unbound
 
     def start(self, request: Mapping[str, Any], tier: Tier) -> Child:
         """Start a child of the guest's.  ProcessRefused where it cannot be."""
@@ -119,6 +123,10 @@ class ProcessDoor:
         denial = check_command(self.entries, command, request["args"], tier.operation)
         if denial is not None:
             self._refuse(denial)
+        bounds = self.bounds()
+        if not bounds.starts(command, request["args"]):
+            allow = bounds.allow(PROGRAMS, command[:MAX_SHOWN])
+            self._deny(tier, command, ProcessCase.CAPABILITY_DENIED, bounds.rule(PROGRAMS), allow)
         if tier is Tier.PERSISTENT and not self.may_persist:
             self._deny(
                 tier,

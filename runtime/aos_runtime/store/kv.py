@@ -2,8 +2,9 @@
 
 WAL with `synchronous=NORMAL`: what a call returned ok for survives a killed process; a power cut may take the
 last moments but never leaves a torn store.  Every operation but clearing is one statement or one transaction,
-so several processes may use the file.  Semantics are those of `astrid:kv/host@1.0.0` (host-abi.md 1.4); its limits of
-256 bytes a key and 1 MiB a value are not enforced by the published host, so ours are wider and stated here.
+so several processes may use the file.  Semantics are those of `astrid:kv/host@1.0.0` (host-abi.md 1.4); its
+limits of 256 bytes a key and 1 MiB a value are not enforced by the published host, so ours are wider and
+stated here.
 """
 
 from __future__ import annotations

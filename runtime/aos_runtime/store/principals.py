@@ -41,7 +41,7 @@ _KNOWN: Mapping[str, frozenset[str]] = {
         )
     ),
     "auth": frozenset(("methods", "public_keys")),
-    "network": frozenset(("egress", "capsule_egress")),
+    "network": frozenset(("egress",)),
     "approvals": frozenset(("command_always",)),
     "process": frozenset(("allow",)),
     "quotas": frozenset(
@@ -83,6 +83,10 @@ class Profile:
     auth_methods: tuple[str, ...]
     public_keys: tuple[DeviceKey, ...]
     quotas: Mapping[str, int]
+    egress: tuple[str, ...] | None
+    """`network.egress`, None where the key is absent."""
+    programs: tuple[str, ...] | None
+    """`process.allow`, None where the key is absent."""
     warnings: tuple[str, ...]
 
 
@@ -241,6 +245,8 @@ def _build(principal: PrincipalName, value: Mapping[str, object]) -> Profile:
         auth_methods=_texts(auth, "methods"),
         public_keys=tuple(_device_key(row) for row in keys),
         quotas={key: _number(quotas, key) for key in quotas if key in _KNOWN["quotas"]},
+        egress=_optional_texts(_table(value, "network"), "egress"),
+        programs=_optional_texts(_table(value, "process"), "allow"),
         warnings=tuple(_unknown(value)),
     )
 
@@ -286,6 +292,10 @@ def _texts(value: Mapping[str, object], key: str) -> tuple[str, ...]:
     if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
         raise TypeError(f"`{key}` is not a list of text")
     return tuple(items)
+
+
+def _optional_texts(value: Mapping[str, object], key: str) -> tuple[str, ...] | None:
+    return _texts(value, key) if key in value else None
 
 
 def _number(value: Mapping[str, object], key: str) -> int:

@@ -21,6 +21,7 @@ from aos_runtime.capsule.provenance import PROVENANCE_FILE, content_digest, rend
 from aos_runtime.home import Home
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName
 from aos_runtime.programs.pipes import LINES_PER_S
+from aos_runtime.store.audit_reader import read_audit
 from aos_runtime.store.keys import load_runtime_seed
 from aos_runtime.store.layout import open_home
 from tests.support.sockets import NIL, Client, Daemon, connected, running
@@ -101,6 +102,34 @@ def wait_for(what: Callable[[], bool]) -> None:
     while not what():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_a_principal_whose_profile_does_not_list_the_program_has_no_server(
+    home: Home, tmp_path: Path
+) -> None:
+    put(home, tmp_path)
+    with running(home), connected(home) as client:
+        assert state_of(client)["state"] == "ready"
+        profile = home.profile(DEFAULT_PRINCIPAL)
+        before = profile.read_text()
+        profile.write_text(f"{before}\n[process]\nallow = ['git']\n")
+        refused = client.request("ReloadCapsule", {"id": "served"})
+        text = "its MCP server `probe` is not started: process.allow of principal 'default' does not list it"
+        assert text in refused["data"]
+        profile.write_text(f"{before}\n[process]\nallow = [{json.dumps(sys.executable)}]\n")
+        assert client.request("ReloadCapsule", {"id": "served"})["status"] == "Success"
+    with read_audit(home.audit_db) as reader:
+        assert reader is not None
+        actions = [record.entry.action for record in reader.records()]
+    assert [one for one in actions if one.get("call") == "process.mcp-server"] == [
+        {
+            "type": "host_call_run",
+            "capsule_id": "served",
+            "call": "process.mcp-server",
+            "resource": sys.executable,
+            "count": 1,
+        }
+    ]
 
 
 @both_ways

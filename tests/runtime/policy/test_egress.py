@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from aos_runtime.capsule.capability import Capabilities
 from aos_runtime.policy.addresses import blocked_reason
+from aos_runtime.policy.bounds import Bounds
 from aos_runtime.policy.egress import Airlock, EgressCase, EgressDenial
 from aos_runtime.policy.hosts import Host, parse_host
 
@@ -25,6 +26,32 @@ def host(text: str) -> Host:
 
 def airlock(*exemptions: str, **capabilities: tuple[str, ...]) -> Airlock:
     return Airlock("fetcher", Capabilities(**capabilities), exemptions)  # type: ignore[arg-type]
+
+
+def test_a_principal_narrows_what_a_manifest_lists_and_never_widens_it() -> None:
+    bounds = [Bounds("bob")]
+    everything = Capabilities(net=("*",), net_connect=("a.com:*", "b.com:1"))
+    lock = Airlock("fetcher", everything, (), lambda: bounds[0])
+    assert lock.check_request(host("b.com"), 443, "http") is None
+    bounds[0] = Bounds("bob", ("a.com:443",))  # from the next connection on
+    assert lock.check_request(host("a.com"), 443, "http") is None
+    assert lock.check_connect(host("a.com"), 443, "connect-tcp") is None
+    assert lock.check_connect(host("a.com"), 0, "lookup-host") is None
+    denials = [
+        lock.check_request(host("a.com"), 80, "http"),
+        lock.check_connect(host("b.com"), 1, "connect-tcp"),
+        Airlock("fetcher", Capabilities(), (), lambda: bounds[0]).check_request(host("a.com"), 443, "http"),
+    ]
+    assert [one and one.render() for one in denials] == [
+        'denied operation=http target="a.com:80" case=capability-denied '
+        "rule=\"network.egress of principal 'bob' does not list it\" "
+        'allow="etc/profiles/bob.toml: [network] egress = [\\"a.com:80\\"]"',
+        'denied operation=connect-tcp target="b.com:1" case=capability-denied '
+        "rule=\"network.egress of principal 'bob' does not list it\" "
+        'allow="etc/profiles/bob.toml: [network] egress = [\\"b.com:1\\"]"',
+        'denied operation=http target="a.com:443" case=capability-denied '
+        'rule="no net entry covers it" allow="[capabilities] net = [\\"a.com\\"]"',
+    ]
 
 
 @pytest.mark.parametrize(

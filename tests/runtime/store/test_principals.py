@@ -77,6 +77,17 @@ def test_man_04_keys_of_a_newer_aos_are_warnings(home: Home) -> None:
     )
 
 
+def test_what_capsules_are_held_to_is_absent_or_a_list(home: Home) -> None:
+    """An absent key narrows nothing, an empty list allows nothing."""
+    _write(home, "")
+    profile = read_profile(home, ALICE)
+    assert profile is not None and (profile.egress, profile.programs) == (None, None)
+    _write(home, "[network]\negress = []\ncapsule_egress = true\n[process]\nallow = ['git', 'ls']\n")
+    profile = read_profile(home, ALICE)
+    assert profile is not None and (profile.egress, profile.programs) == ((), ("git", "ls"))
+    assert profile.warnings == ("unknown key `network.capsule_egress` has no effect",)
+
+
 def test_man_04_only_the_version_is_a_gate(home: Home) -> None:
     _write(home, "profile_version = 2\nanything = 1\n")
     with pytest.raises(Conflict) as caught:
@@ -98,6 +109,12 @@ def test_man_04_only_the_version_is_a_gate(home: Home) -> None:
         '[[auth.public_keys]]\npubkey = "abc"\n',
         f'[[auth.public_keys]]\npubkey = "{PUBLIC}"\nscope = {{ type = "anything" }}\n',
         "not toml",
+        "[quotas]\nmax_memory_bytes = '64MB'\n",
+        "[quotas]\nmax_timeout_secs = 1.5\n",
+        "[quotas]\nmax_background_processes = true\n",
+        "[network]\negress = 'example.com'\n",
+        "[network]\negress = [1]\n",
+        "[process]\nallow = {}\n",
     ],
 )
 def test_a_profile_that_means_nothing_is_refused_not_guessed(home: Home, text: str) -> None:

@@ -21,6 +21,7 @@ from aos_runtime.host.context import GuestContext
 from aos_runtime.host.factors import FACTORS
 from aos_runtime.host.factors.process_calls import MAX_HELD, Held
 from aos_runtime.host.waiting import WaitGate
+from aos_runtime.policy.bounds import Bounds
 from aos_runtime.policy.process_rules import MAX_STDIN_BYTES, MAX_WRITE_BYTES, ProcessCase
 from aos_runtime.programs import children
 from tests.support.guests import POLL, PROCESS, PROCESS_OLD, Recorder, envelope_from
@@ -172,6 +173,24 @@ def test_abi_25_only_declared_words(
     assert '[capabilities] host_process = [\\"' in denial.render()
     assert programs.notes == [(f"process.{name}", words[0], "capability-denied")]
     assert programs.admitted == []
+
+
+@pytest.mark.parametrize("name", ["spawn", "spawn-background", "spawn-persistent"])
+def test_a_principal_is_held_to_programs_of_its_own(
+    programs: Programs, recorder: Recorder, name: str
+) -> None:
+    bounds = [Bounds("bob", None, ("git status",))]
+    door = programs.door("git", bounds=lambda: bounds[0])
+    context = recorder.context(processes=door)
+    assert call(context, name, request("git", "push")) == Err("capability-denied")
+    [denial] = programs.denials
+    assert denial.rule == "process.allow of principal 'bob' does not list it"
+    assert denial.allow == 'etc/profiles/bob.toml: [process] allow = ["git"]'
+    assert programs.notes == [(f"process.{name}", "git", "capability-denied")]
+    assert programs.admitted == []
+    bounds[0] = Bounds("bob", None, ("sh",))  # it names what the capsule may not start
+    assert call(context, name, request("sh")) == Err("capability-denied")
+    assert programs.denials[-1].rule == "no host_process entry covers it"
 
 
 def test_abi_25_an_entry_of_two_words_fixes_the_first_argument(
