@@ -135,15 +135,13 @@ class EventsDoor:
 
     def _live(self, corr: str, params: dict[str, Any], client: Client) -> Live:
         capsule, payloads = params["capsule"], params["payloads"]
-        showing, targets = self._showing, self._kernel.targets
+        showing = self._showing
 
-        def concerns(event: Envelope) -> bool:
-            return capsule == showing.speaker(event.source_id) or capsule in targets(
-                event.topic, event.principal
-            )
+        def concerns(event: Envelope, targets: tuple[str, ...]) -> bool:
+            return capsule in targets or capsule == showing.speaker(event.source_id)
 
-        def render(event: Envelope) -> dict[str, object]:
-            return showing.event(event, targets(event.topic, event.principal), payloads=payloads)
+        def render(event: Envelope, targets: tuple[str, ...]) -> dict[str, object]:
+            return showing.event(event, targets, payloads=payloads)
 
         tail = Tail(
             pattern=params["pattern"],

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from aos_runtime.bus.envelope import Envelope
 from aos_runtime.kernel.tail import Tail
+from aos_runtime.kernel.trace import Recorder
 from aos_runtime.wire import requests as wire
 from aos_runtime.wire.methods import WORKING_PERIOD_S
 
@@ -48,12 +49,11 @@ class Watcher(Protocol):
     def send(self, body: bytes) -> None: ...
 
 
-class Subscriptions(Protocol):
+class Bus(Protocol):
     """The part of the kernel that a tail needs."""
 
-    def on(self, wants: Callable[[str], bool], receive: Callable[[Envelope], None]) -> None: ...
-
-    def off(self, receive: Callable[[Envelope], None]) -> None: ...
+    @property
+    def trace(self) -> Recorder: ...
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -63,7 +63,7 @@ class Live:
     tail: Tail
     watcher: Watcher
     corr: str
-    render: Callable[[Envelope], dict[str, object]]
+    render: Callable[[Envelope, tuple[str, ...]], dict[str, object]]
     left: int | None
     working_at: float
     sent: int = 0
@@ -75,12 +75,12 @@ class Tails:
 
     def __init__(
         self,
-        bus: Subscriptions,
+        bus: Bus,
         *,
         on_fault: Callable[[Exception], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._bus = bus
+        self._trace = bus.trace
         self._on_fault = on_fault
         self._clock = clock
         self._lock = threading.Lock()
@@ -97,7 +97,7 @@ class Tails:
             self._live = (*self._live, live)
             live.watcher.be_patient(PATIENCE_S)
             live.watcher.send(wire.ok("Tailing", {"corr": live.corr}))
-            self._bus.on(live.tail.wants, live.tail.receive)
+            self._trace.watch(live.tail.see)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="aos-tails", daemon=True)
                 self._thread.start()
@@ -108,8 +108,9 @@ class Tails:
         with self._lock:
             gone = [one for one in self._live if one.watcher.owner == owner and corr in (None, one.corr)]
             self._live = tuple(one for one in self._live if one not in gone)
+            for one in gone:
+                self._trace.unwatch(one.tail.see)
         for one in gone:
-            self._bus.off(one.tail.receive)
             if corr is not None:
                 one.watcher.send(wire.ok("Success", _totals(one)))
         self.wake.set()
@@ -143,11 +144,11 @@ class Tails:
         for live in self._live:
             try:
                 while events > 0 and size > 0 and not live.watcher.is_busy:
-                    envelope = live.tail.take()
-                    if envelope is None:
+                    seen = live.tail.take()
+                    if seen is None:
                         break
-                    events, size = events - 1, size - len(envelope.body)
-                    self._send(live, envelope)
+                    events, size = events - 1, size - len(seen[0].body)
+                    self._send(live, *seen)
                 self._tell(live)
             except Exception as error:  # noqa: BLE001 - top of a thread: the other watchers go on
                 self._on_fault(error)
@@ -155,10 +156,10 @@ class Tails:
             is_left = is_left or live.tail.has_events
         return is_left
 
-    def _send(self, live: Live, envelope: Envelope) -> None:
+    def _send(self, live: Live, envelope: Envelope, targets: tuple[str, ...]) -> None:
         if live.left == 0:
             return
-        live.watcher.send(wire.ok("Event", live.render(envelope)))
+        live.watcher.send(wire.ok("Event", live.render(envelope, targets)))
         live.sent += 1
         live.working_at = self._clock() + WORKING_PERIOD_S
         if live.left is not None:

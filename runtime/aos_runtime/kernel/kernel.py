@@ -113,12 +113,6 @@ class Kernel:
             self._natives = (*self._natives, Native(wants=wants, receive=receive, answers=answers))
             self._renew_routing()
 
-    def off(self, receive: Callable[[Envelope], None]) -> None:
-        """Take a native subscriber away; a message in progress may still reach it."""
-        with self.order:
-            self._natives = tuple(native for native in self._natives if native.receive != receive)
-            self._renew_routing()
-
     def install_routes(
         self,
         table: RouteTable,

@@ -1,13 +1,15 @@
 """One watcher of the bus: what it wants to see, and a bounded queue between it and the bus.
 
-The bus only appends; who reads the queue does all the work.  What finds it full is counted and lost, for a
-watcher may never slow what it watches.  This module reads no payload and sends nothing.
+The bus only appends, each message with the capsules that it goes to: a subscription may be gone when
+somebody looks.  Who reads the queue does all the work.  What finds it full is counted and lost, for a watcher
+may never slow what it watches.  This module reads no payload and sends nothing.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache, partial
 from threading import Lock
 
 from aos_runtime.bus.envelope import Envelope
@@ -15,13 +17,18 @@ from aos_runtime.capsule.topics import covers
 
 MAX_QUEUED_EVENTS = 1024
 MAX_QUEUED_BYTES = 4 * 1024 * 1024
+MAX_TOPICS = 4096
+"""Topics are made by guests: of so many it is remembered whether they are wanted."""
+
+Seen = tuple[Envelope, tuple[str, ...]]
+"""A message, and the capsules that it went to."""
 
 
 class Tail:
-    """`wants` and `receive` are a native subscription.
+    """`see` is a watcher of `trace.Recorder`.
 
-    `principal` None is everybody's; `concerns(envelope)` narrows further; `wake` tells the reader that there
-    is something.
+    `pattern` and `principal` None are every topic and everybody's; `concerns(envelope, targets)` narrows
+    further; `wake` tells the reader that there is something.
     """
 
     def __init__(
@@ -29,26 +36,25 @@ class Tail:
         *,
         pattern: str | None,
         principal: str | None,
-        concerns: Callable[[Envelope], bool] | None = None,
+        concerns: Callable[[Envelope, tuple[str, ...]], bool] | None = None,
         wake: Callable[[], None] = lambda: None,
     ) -> None:
-        self._pattern = pattern
+        self._covers = None if pattern is None else lru_cache(MAX_TOPICS)(partial(covers, pattern))
         self._principal = principal
         self._concerns = concerns
         self._wake = wake
         self._lock = Lock()
-        self._queue: deque[Envelope] = deque()
+        self._queue: deque[Seen] = deque()
         self._bytes = 0
         self._lost = 0
 
-    def wants(self, topic: str) -> bool:
-        return self._pattern is None or covers(self._pattern, topic)
-
-    def receive(self, envelope: Envelope) -> None:
-        """Queue one event, or count it as lost."""
+    def see(self, envelope: Envelope, targets: tuple[str, ...]) -> None:
+        """(order) Queue one event that is wanted, or count it as lost."""
         if self._principal is not None and envelope.principal != self._principal:
             return
-        if self._concerns is not None and not self._concerns(envelope):
+        if self._covers is not None and not self._covers(envelope.topic):
+            return
+        if self._concerns is not None and not self._concerns(envelope, targets):
             return
         size = len(envelope.body)
         with self._lock:
@@ -56,20 +62,20 @@ class Tail:
             if full:
                 self._lost += 1
                 return
-            self._queue.append(envelope)
+            self._queue.append((envelope, targets))
             self._bytes += size
             was_empty = len(self._queue) == 1
         if was_empty:
             self._wake()
 
-    def take(self) -> Envelope | None:
+    def take(self) -> Seen | None:
         """The oldest event, None where there is none."""
         with self._lock:
             if not self._queue:
                 return None
-            envelope = self._queue.popleft()
-            self._bytes -= len(envelope.body)
-            return envelope
+            seen = self._queue.popleft()
+            self._bytes -= len(seen[0].body)
+            return seen
 
     @property
     def has_events(self) -> bool:

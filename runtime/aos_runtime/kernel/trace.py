@@ -45,17 +45,32 @@ A HANDLED, which its actor adds itself, goes on with: end, principal, capsule, a
 """
 
 
+See = Callable[[Envelope, tuple[str, ...]], None]
+"""`(message, capsules that it goes to)`: told of each message in its order, under the bus's order lock."""
+
+
 class Recorder:
     """The ring.  Safe from any thread: an append is one step of the interpreter."""
 
-    __slots__ = ("_ring", "add")
+    __slots__ = ("_ring", "_watchers", "add")
 
     def __init__(self, steps: int = RING_STEPS) -> None:
         self._ring: deque[Step] = deque(maxlen=steps)
+        self._watchers: tuple[See, ...] = ()
         self.add: Callable[[Step], None] = self._ring.append
 
+    def watch(self, see: See) -> None:
+        """Let `see` hear of every message from now on; one change of watchers at a time."""
+        self._watchers = (*self._watchers, see)
+
+    def unwatch(self, see: See) -> None:
+        """The last that `see` hears may still come."""
+        self._watchers = tuple(one for one in self._watchers if one != see)
+
     def published(self, envelope: Envelope, cause_seq: int, targets: tuple[str, ...]) -> None:
-        """A message got its place on the bus; `targets` are the capsules that it goes to."""
+        """(order) A message got its place on the bus; `targets` are the capsules that it goes to."""
+        for see in self._watchers:
+            see(envelope, targets)
         size = len(envelope.body)
         if size > KEPT_BODY_BYTES:
             envelope = msgspec.structs.replace(envelope, body=envelope.body[:KEPT_BODY_BYTES])

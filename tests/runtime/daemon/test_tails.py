@@ -48,7 +48,7 @@ class Watch:
             tail=Tail(pattern="t.*", principal=None),
             watcher=reader,
             corr=corr,
-            render=render or (lambda envelope: {"topic": envelope.topic}),
+            render=render or (lambda envelope, targets: {"topic": envelope.topic}),
             left=left,
             working_at=WORKING_PERIOD_S,
         )
@@ -132,7 +132,7 @@ def test_only_so_many_a_client(watch: Watch) -> None:
 
 
 def test_what_breaks_while_it_is_rendered_ends_that_tail_alone(watch: Watch) -> None:
-    def broken(envelope: Envelope) -> dict[str, object]:
+    def broken(envelope: Envelope, targets: tuple[str, ...]) -> dict[str, object]:
         raise KeyError("bug")
 
     bad, good = Reader("bad"), Reader("good")
