@@ -113,6 +113,12 @@ class Changes:
                 "workspace installs are done by the command line",
                 hint="run `aos capsule install`",
             )
+        if params["expected_generation"] is not None or params["batch"] is not None:
+            raise InvalidInput(
+                "install-condition",
+                "installs in batches, or over one known generation only, are not supported by this runtime",
+                hint="leave out `batch` and `expected_generation`",
+            )
         source = find_source(params["source"])
         env = _env_changes(params["env"])
         with stage_source(self._home, principal, source, now=self._now()) as stage:

@@ -17,7 +17,12 @@ from aos_runtime.errors import AosError
 from aos_runtime.host import GuestTrap, TrapReason
 from aos_runtime.wire.ingress import topic_refusal
 from aos_runtime.wire.methods import NIL_SOURCE
-from aos_runtime.wire.payloads import TOOL_EXECUTE_REQUEST, decode_tool_result, tool_call_id
+from aos_runtime.wire.payloads import (
+    TOOL_EXECUTE_REQUEST,
+    TOOL_EXECUTE_RESULT,
+    decode_tool_result,
+    tool_call_id,
+)
 
 FAILURE_PREFIX = "astrid.v1.response.failure."
 """Reserved for the kernel; the next segment is the id of the request that failed."""
@@ -78,7 +83,7 @@ def call_of(envelope: Envelope) -> str | None:
 def _request_id(envelope: Envelope) -> str | None:
     if envelope.kind == TOOL_EXECUTE_REQUEST:
         return call_of(envelope)
-    if envelope.kind == "tool_execute_result":
+    if envelope.kind == TOOL_EXECUTE_RESULT:
         result = decode_tool_result(envelope.body)
         return None if result is None else result.call_id
     is_invocable = user_invocable(envelope.topic) is not None

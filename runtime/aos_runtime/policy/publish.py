@@ -77,16 +77,8 @@ def is_refused_early(topic: str) -> bool:
     )
 
 
-def publish_refusal(topic: str, patterns: Sequence[str], size_bytes: int) -> IpcRefusal | None:
-    """Why a publish of `size_bytes` on `topic` is refused, None where it is not (rate and JSON aside)."""
-    refusal = topic_refusal(topic, patterns)
-    if refusal is None and size_bytes > MAX_PAYLOAD_BYTES:
-        return IpcRefusal.INVALID_INPUT
-    return refusal
-
-
 class PublishGate:
-    """`publish_refusal` for one capsule, with the static part remembered in a bounded table."""
+    """What one capsule may publish, rate and JSON aside; the static part is remembered in a bounded table."""
 
     __slots__ = ("_known", "_patterns")
 

@@ -117,11 +117,6 @@ def encode_event(
     return b"".join(parts)
 
 
-def accounted_bytes(topic: str, body: bytes, principal: str | None) -> int:
-    """What one queued event counts against MAX_QUEUED_BYTES."""
-    return len(body) + len(topic.encode()) + len((principal or "").encode()) + EVENT_OVERHEAD_BYTES
-
-
 def _is_own_turn(body: bytes, connection: Receiver) -> bool:
     try:
         return _decode_session(body).session_id == connection.turn_session

@@ -18,9 +18,6 @@ PROTOCOL_VERSION = 1
 AUTHENTICATION_FAILED = "authentication failed"
 HEX_DIGITS = frozenset("0123456789abcdef")
 
-CLIENT_TIMEOUT_S = 10.0
-"""How long a client waits for each handshake frame."""
-
 
 class ServerHello(NamedTuple):
     """What the client learnt: the handshake is done."""

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from aos_runtime.home import Home
+from aos_runtime.kernel.agents import MAX_PRINCIPALS
 from aos_runtime.names import DEFAULT_PRINCIPAL, CapsuleName, PrincipalName, parse_env_key
 from aos_runtime.store.commit import change_env
 from aos_runtime.store.env import EnvChanges
+from aos_runtime.store.groups import MAX_GROUPS
 from aos_runtime.store.kv import KvStore
 from tests.support.guests import CONTINUE
 from tests.support.sockets import Client, running
@@ -122,6 +124,10 @@ def test_a_clone_of_an_admin_must_be_agreed_to(admin: Admin) -> None:
         ({"name": "a/b"}, "invalid principal name 'a/b'"),
         ({"name": "bob", "groups": ["none"]}, "group 'none' does not exist"),
         ({"name": "bob", "inherit_from": "carol"}, "principal 'carol' does not exist"),
+        ({"name": "bob", "inherit_from": "default", "clone_from": "default"},
+         "inherit_from and clone_from exclude each other"),
+        ({"name": "bob", "clone_from": "default", "grants": ["a"]},
+         "a clone has the groups and grants of the one that is cloned, and no others"),
         ({"name": "bob", "grants": ["*"]},
          "'*' is every capability there is and will be; it needs unsafe_admin"),
         ({"name": "bob", "grants": ["a b"]}, "'a b' is no capability: segments between colons are letters, "
@@ -154,6 +160,33 @@ def test_an_agent_administers_nothing(bob: Admin) -> None:
         assert bob.error(suffix, method, params) == missing + suffix.replace(".", ":")
     assert bob.error("quota.get", "QuotaGet", {"principal": "default"}) == missing + "quota:get"
     assert bob.ok("quota.get", "QuotaGet", {"principal": "bob"})["max_in_flight_calls"] == 4
+
+
+def test_what_is_not_there_or_named_is_said(admin: Admin, bob: Admin) -> None:
+    nothing: dict[str, object] = {"principal": "bob", "capabilities": []}
+    for method in ("CapsGrant", "CapsRevoke"):
+        text = admin.error(f"caps.{method[4:].lower()}", method, nothing)
+        assert text == "no capability was named"
+    answer = {"request_id": "r-9", "decision": "approve"}
+    assert admin.error("approval.answer", "ApprovalAnswer", answer) == "no approval request 'r-9' is open"
+    text = admin.error("approval.revoke", "ApprovalRevoke", {"id": "always-0"})
+    assert text == "principal `default` has no standing approval 'always-0'"
+
+
+def test_so_many_groups_and_principals_and_no_more(home: Home, admin: Admin, bob: Admin) -> None:
+    home.groups_file.write_text("".join(f"[groups.g{number}]\n" for number in range(MAX_GROUPS)))
+    others = [home.profile(PrincipalName(f"p{number}")) for number in range(MAX_PRINCIPALS - 2)]
+    for path in others:
+        path.touch()
+    try:
+        text = admin.error("group.create", "GroupCreate", {"name": "one", "capabilities": []})
+        assert text == f"there are {MAX_GROUPS} groups already"
+        text = admin.error("agent.create", "AgentCreate", {"name": "carol"})
+        assert text == f"this home has {MAX_PRINCIPALS} principals, the most that it may"
+    finally:
+        home.groups_file.unlink()
+        for path in others:
+            path.unlink()
 
 
 def test_grants_and_revokes_are_in_force_at_once(admin: Admin, bob: Admin) -> None:

@@ -83,6 +83,15 @@ def changes(desk: Desk, home: Home) -> Changes:
     )
 
 
+PLAIN: dict[str, object] = {
+    "source": "/nowhere",
+    "target_principal": None,
+    "workspace": False,
+    "env": [],
+    "authority": "automatic",
+    "expected_generation": None,
+    "batch": None,
+}
 CALLER = Caller(principal=DEFAULT_PRINCIPAL, request_owner=None)
 
 
@@ -110,10 +119,27 @@ def test_an_installed_capsule_serves_also_where_it_was_not_granted(
     monkeypatch.setattr(module, "commit", lambda *args, **kwargs: SimpleNamespace(name="x"))
     archive = tmp_path / "x.capsule"
     archive.touch()
-    params = {"target_principal": None, "workspace": False, "env": [], "authority": "automatic"}
     with pytest.raises(Conflict):
-        changes(desk, Home(tmp_path / "home")).install(CALLER, {**params, "source": str(archive)})
+        changes(desk, Home(tmp_path / "home")).install(CALLER, {**PLAIN, "source": str(archive)})
     assert desk.told == ["reload x"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        ({"workspace": True}, "install-workspace"),
+        ({"expected_generation": {"archive": "a"}}, "install-condition"),
+        ({"batch": "b-1"}, "install-condition"),
+        ({"source": "https://x"}, "install-remote"),
+        ({"source": "x"}, "install-relative"),
+    ],
+)
+def test_a_condition_that_cannot_be_kept_is_refused(
+    desk: Desk, tmp_path: Path, asked: dict[str, object], code: str
+) -> None:
+    with pytest.raises(AosError) as refused:
+        changes(desk, Home(tmp_path)).install(CALLER, {**PLAIN, **asked})
+    assert refused.value.code == code
 
 
 def stage(origin: Provenances, *, needs_consent: bool) -> Stage:

@@ -8,7 +8,7 @@ from aos_runtime.policy.denials import publish_denial, subscribe_denial, uplink_
 from aos_runtime.policy.publish import (
     RESERVED_NAMESPACES,
     IpcRefusal,
-    publish_refusal,
+    PublishGate,
     subscribe_refusal,
 )
 
@@ -43,7 +43,7 @@ from aos_runtime.policy.publish import (
 )
 def test_a_refused_publish(topic: str, size: int, line: str) -> None:
     patterns = ("ok.*", "astrid.*")
-    case = publish_refusal(topic, patterns, size)
+    case = PublishGate(patterns).check(topic, size)
     assert case is not None
     assert publish_denial(topic, patterns, case).render() == line
 
