@@ -22,8 +22,10 @@ from aos_runtime.kernel.hook_state import UndoSpace
 from aos_runtime.kernel.kernel import Journal
 from aos_runtime.names import Digest, EnvKey, parse_env_key
 from aos_runtime.policy.approval import spell_out
+from aos_runtime.policy.file_gate import FileDenial, FileGate, Place
 from aos_runtime.store.env import EnvChanges, check_value, read_env, read_secrets, resolve_env
-from aos_runtime.store.file_tree import FileCase, FileRefused
+from aos_runtime.store.file_tree import At, FileCase, FileRefused
+from aos_runtime.store.file_undo import FileUndo
 from aos_runtime.store.secrets import check_secret
 from aos_runtime.store.stage import Stage
 from aos_runtime.store.storage import NAME_BYTES
@@ -34,6 +36,10 @@ PREVIOUS_VERSION_KEY = "prev_version"
 """Where the SDK's macro reads the version that is replaced."""
 MAX_FILES_BYTES = 1 << 30
 """What one hook writes to files."""
+KEPT_FOLDER = "files"
+"""Of its stage: what the hook has changed, as it was."""
+NAMES_CHANGE = ("fs.unlink", "fs.remove-dir-all", "fs.rename")
+"""What takes a name away, a link itself or a folder with all below it."""
 MAX_HEARD = 20
 MAX_LINE_CHARACTERS = 500
 _FAILURES = (
@@ -44,6 +50,29 @@ _FAILURES = (
     "upgrade: failed to persist state: ",
 )
 """How the SDK's macro reports that a hook did not do its work."""
+
+
+class HookFiles(GuestFiles):
+    """The files of a hook: what stands at a place is kept before it may change."""
+
+    def __init__(
+        self,
+        roots: FileRoots,
+        gates: dict[str, FileGate],
+        changed: FileUndo,
+        *,
+        note: Note,
+        denied: Callable[[FileDenial], None],
+    ) -> None:
+        super().__init__(roots, gates, note=note, denied=denied)
+        self._changed = changed
+
+    def _at(self, call: str, place: Place, needs: tuple[str, ...]) -> At:
+        at = super()._at(call, place, needs)
+        if "fs_write" in needs:
+            is_name = call in NAMES_CHANGE
+            self._changed.remember(at, follow=not is_name, whole=is_name)
+        return at
 
 
 class HookRun:
@@ -74,6 +103,7 @@ class HookRun:
         self._elicit = elicit
         self._before_block = before_block
         self._space = UndoSpace(space)
+        self._changed = FileUndo(stage.folder / KEPT_FOLDER)
         self._offered = stage.read_offered_env()
         self._secrets = self._known_secrets()
         self._values = self._known_values()
@@ -87,13 +117,21 @@ class HookRun:
         try:
             self._call(code, digest)
         except BaseException:
-            self._space.undo()
+            self._undo()
             raise
         if self._elicited:
             secrets = {**self._offered.secrets, **self._elicited}
             offered = self._offered
             self._stage.offer_env(EnvChanges(values=offered.values, secrets=secrets, removed=offered.removed))
         return tuple(self._heard)
+
+    def _undo(self) -> None:
+        """Put keys and files back as they were."""
+        left = self._changed.undo()
+        if left:
+            what = ", ".join(map(spell_out, left[:MAX_HEARD]))
+            self._journal.daemon("error", f"files of the failed hook of {self._stage.name} stay: {what}")
+        self._space.undo()
 
     def _call(self, code: Code, digest: Digest) -> None:
         instance = Instance(code, self._context(digest))
@@ -150,9 +188,8 @@ class HookRun:
             shows_own=True,
             grow=self._grow,
         )
-        return GuestFiles(
-            roots, gates_of(stage.manifest.capabilities), note=self._note_call, denied=denials.note
-        )
+        gates = gates_of(stage.manifest.capabilities)
+        return HookFiles(roots, gates, self._changed, note=self._note_call, denied=denials.note)
 
     def _grow(self, added_bytes: int) -> None:
         self._left_bytes -= max(added_bytes, NAME_BYTES)

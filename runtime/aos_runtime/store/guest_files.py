@@ -226,14 +226,15 @@ def _remove_folder(parent: int, name: str, budget: int, depth: int) -> int:
             for one in names:
                 if removed + 1 >= budget:
                     raise FileRefused(FileCase.TOO_LARGE)
-                removed += _remove_name(folder, one, budget - removed, depth - 1)
+                removed += remove_name(folder, one, budget - removed, depth - 1)
     finally:
         os.close(folder)
     os.rmdir(name, dir_fd=parent)
     return removed + 1
 
 
-def _remove_name(folder: int, name: str, budget: int, depth: int) -> int:
+def remove_name(folder: int, name: str, budget: int, depth: int) -> int:
+    """Remove what stands at a name in an open folder, with all below it; how many names that were."""
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if stat.S_ISDIR(found.st_mode):

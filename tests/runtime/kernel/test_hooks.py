@@ -23,6 +23,7 @@ from tests.support.guests import FakeKv
 from tests.support.kernels import FakeJournal, fixed_now
 
 KEY = "API_KEY"
+WRITES = '[capabilities]\nfs_write = ["home://", "/tmp"]\n'
 Ask = Callable[..., Any]
 
 
@@ -70,7 +71,7 @@ class Hook:
 
 @pytest.fixture
 def hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hook]:
-    archive = write_capsule(tmp_path / "demo.capsule", make_archive())
+    archive = write_capsule(tmp_path / "demo.capsule", make_archive(extra=WRITES))
     with stage_source(Home(tmp_path / "aos"), DEFAULT_PRINCIPAL, archive, now=fixed_now()) as stage:
         yield Hook(stage, monkeypatch)
 
@@ -129,6 +130,43 @@ def test_a_secret_is_there_at_once_for_the_hook_and_for_the_commit(hook: Hook) -
     hook.run(body, lambda _capsule, _question: said("s3cret"))
     assert seen == [False, "", True, "s3cret"]
     assert hook.stage.read_offered_env().secrets == {KEY: "s3cret"}
+
+
+@pytest.mark.parametrize("is_abandoned", [False, True])
+def test_the_files_of_a_hook_that_fails_are_as_they_were(hook: Hook, is_abandoned: bool) -> None:
+    home = hook.stage.home.principal(DEFAULT_PRINCIPAL)
+    home.mkdir(parents=True)
+    (home / "kept.txt").write_text("before")
+
+    def body(context: GuestContext) -> None:
+        files = context.files
+        assert files is not None and context.elicit is not None and context.log is not None
+        files.write("home://kept.txt", b"after", append=False)
+        files.make_folder("home://made/below", with_parents=True)
+        files.write("home://made/new.txt", b"x", append=False)
+        files.write("/tmp/new.txt", b"x", append=False)
+        assert (home / "kept.txt").read_text() == "after"
+        if is_abandoned:
+            context.elicit(ElicitQuestion("text", KEY, "", (), None))
+        else:
+            context.log("error", "install hook failed: no")
+
+    code = "install-abandoned" if is_abandoned else "lifecycle-hook-failed"
+    with pytest.raises(Conflict) as failed:
+        hook.run(body, lambda _capsule, _question: ElicitAnswer(Reached.GONE))
+    assert failed.value.code == code
+    names = sorted(path.relative_to(home).as_posix() for path in home.rglob("*"))
+    assert (names, (home / "kept.txt").read_text()) == ([".config", "kept.txt"], "before")
+    assert list(hook.stage.home.scratch(DEFAULT_PRINCIPAL).iterdir()) == []
+
+
+def test_the_files_of_a_hook_that_succeeds_stay(hook: Hook) -> None:
+    def body(context: GuestContext) -> None:
+        assert context.files is not None
+        context.files.write("home://new.txt", b"x", append=False)
+
+    hook.run(body, None)
+    assert (hook.stage.home.principal(DEFAULT_PRINCIPAL) / "new.txt").read_bytes() == b"x"
 
 
 def test_who_leaves_a_question_gives_the_install_up_and_is_asked_nothing_more(hook: Hook) -> None:
