@@ -27,6 +27,7 @@ from aos_runtime.daemon.showing import Showing
 from aos_runtime.daemon.tails import Live, Tails, Watcher
 from aos_runtime.errors import AosError
 from aos_runtime.kernel.gauges import gauges
+from aos_runtime.kernel.in_flight import InFlight
 from aos_runtime.kernel.kernel import Kernel
 from aos_runtime.kernel.leader import Job
 from aos_runtime.kernel.ports import Submission
@@ -81,18 +82,27 @@ class EventsDoor:
         self._sources = sources
         self._showing = showing
         self._tails = tails
+        self._in_flight = InFlight()
 
     def receive(self, asked: EventsTopic, body: bytes, kind: str | None, client: Client) -> None:
         """Take one request; it is answered later, from another thread's point of view."""
         params = decode_events_request(asked.verb, body, kind)
         if isinstance(params, wire.BadRequest):
             client.send(wire.error(params.text))
+        elif self._in_flight.enter(client.owner):
+            self._sources.ready(Job(lambda: self._serve_one(asked, params, client)))
         else:
-            self._sources.ready(Job(lambda: self._serve(asked, params, client)))
+            client.send(wire.error(self._in_flight.refusal()))
 
     def disconnect(self, owner: str) -> None:
         """A client left."""
         self._tails.stop(owner, None)
+
+    def _serve_one(self, asked: EventsTopic, params: dict[str, Any], client: Client) -> None:
+        try:
+            self._serve(asked, params, client)
+        finally:
+            self._in_flight.leave(client.owner)
 
     def _serve(self, asked: EventsTopic, params: dict[str, Any], client: Client) -> None:
         self._sources.before_block()  # rights and secrets are read from disk

@@ -21,7 +21,6 @@ leave through a function that it is given.
 from __future__ import annotations
 
 import difflib
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -35,6 +34,7 @@ from aos_runtime.daemon.call_ids import CallIds
 from aos_runtime.kernel.cancellation import CANCEL_TOPIC
 from aos_runtime.kernel.cancellation import MAX_CALLS as MAX_CANCELLED
 from aos_runtime.kernel.failures import CANCELLED, FAILURE_PREFIX
+from aos_runtime.kernel.in_flight import InFlight
 from aos_runtime.kernel.ports import Ingress, Submission
 from aos_runtime.kernel.routing import Plan
 from aos_runtime.kernel.trace import Recorder
@@ -145,11 +145,10 @@ class ToolsDoor:
         self._clock = clock
         self._ids = CallIds()
         self._calls: dict[str, _Call] = {}
-        self._per_client: dict[str, int] = {}
+        """One thread enters a call, whichever pops it answers it."""
+        self._in_flight = InFlight(MAX_CALLS_PER_CLIENT, MAX_CALLS)
         self._given_up: deque[str] = deque(maxlen=MAX_GIVEN_UP)
         """Calls that were answered before their capsule stopped; its receipt is for nobody."""
-        self._table = threading.Lock()
-        """Over both: one thread enters a call, whichever finishes it takes it."""
 
     # from the client
 
@@ -318,26 +317,15 @@ class ToolsDoor:
 
     def _enter(self, call_id: str, call: _Call) -> bool:
         """Put a call into the table; False where its client, or all of them, have too many."""
-        owner = call.message.request_owner or ""
-        with self._table:
-            in_flight = self._per_client.get(owner, 0)
-            if in_flight >= MAX_CALLS_PER_CLIENT or len(self._calls) >= MAX_CALLS:
-                return False
-            self._calls[call_id] = call
-            self._per_client[owner] = in_flight + 1
+        if not self._in_flight.enter(call.message.request_owner or ""):
+            return False
+        self._calls[call_id] = call
         return True
 
     def _take(self, call_id: str) -> _Call | None:
-        with self._table:
-            call = self._calls.pop(call_id, None)
-            if call is None:
-                return None
-            owner = call.message.request_owner or ""
-            left = self._per_client[owner] - 1
-            if left:
-                self._per_client[owner] = left
-            else:
-                del self._per_client[owner]
+        call = self._calls.pop(call_id, None)
+        if call is not None:
+            self._in_flight.leave(call.message.request_owner or "")
         return call
 
     def _view(self, cause: Envelope) -> View:

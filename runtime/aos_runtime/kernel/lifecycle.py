@@ -240,7 +240,9 @@ class Lifecycle:
         return Unready(name=installed.name, version=installed.version, state="failed", reason=sentence)
 
     def _load(self, principal: PrincipalName, name: CapsuleName) -> Loaded | Unready | None:
-        """Load one of many: what vanished meanwhile is None."""
+        """Load one of many: what vanished meanwhile is None.  Unavailable `daemon-stopping`."""
+        if self._closed:
+            raise _stopping()
         try:
             return self._loader.load(principal, name)
         except NotFound:

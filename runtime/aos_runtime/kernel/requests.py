@@ -18,6 +18,7 @@ from aos_runtime.bus.envelope import Envelope
 from aos_runtime.errors import AosError
 from aos_runtime.kernel.audit_feed import AUDIT_TOPIC, audit_entry
 from aos_runtime.kernel.audited import READING
+from aos_runtime.kernel.in_flight import InFlight
 from aos_runtime.kernel.kernel import Journal
 from aos_runtime.kernel.leader import Job
 from aos_runtime.kernel.routing import Plan
@@ -142,6 +143,7 @@ class RequestRouter:
         self._account = account
         self._clock = clock
         self._rates = RequestRates()
+        self._in_flight = InFlight()
         self._lock = threading.Lock()
         self._slow: set[_Slow] = set()
         self._is_draining = False
@@ -151,8 +153,13 @@ class RequestRouter:
         is_admin = envelope.topic.startswith(ADMIN_PREFIX)
         decode = wire.decode_admin_request if is_admin else wire.decode_request
         request = decode(envelope.body, envelope.kind)
-        if request is not None:
-            self._ready(Job(lambda: self._answer(envelope, request)))
+        if request is None:
+            return
+        owner = envelope.request_owner or envelope.principal or ""
+        if self._in_flight.enter(owner):
+            self._ready(Job(lambda: self._serve(owner, envelope, request)))
+        else:
+            self._reply(envelope, request.request_id, Answer(status="Error", data=self._in_flight.refusal()))
 
     def drain(self, timeout_s: float) -> bool:
         """Start no more slow requests and wait for those that run; False where one does not end."""
@@ -172,6 +179,12 @@ class RequestRouter:
                 one.due = now + WORKING_PERIOD_S
         for one in due:
             self._bus.publish(one.topic, wire.working(), None, NIL_SOURCE, one.cause)
+
+    def _serve(self, owner: str, envelope: Envelope, request: wire.Request | wire.BadRequest) -> None:
+        try:
+            self._answer(envelope, request)
+        finally:
+            self._in_flight.leave(owner)
 
     def _answer(self, envelope: Envelope, request: wire.Request | wire.BadRequest) -> None:
         self._before_block()  # rights are read from disk

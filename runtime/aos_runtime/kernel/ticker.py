@@ -36,10 +36,11 @@ class Ticker:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; returns when it has ended or after two seconds."""
+        """End the thread, if it was started; returns when it has ended or after two seconds."""
         self._stopping = True
         self._event.set()
-        self._thread.join(2.0)
+        if self._thread.ident is not None:
+            self._thread.join(2.0)
 
     def _work(self) -> None:
         quiet, next_chores = 0, 0.0

@@ -10,10 +10,12 @@ import pytest
 
 from aos_runtime.daemon.options import Options
 from aos_runtime.daemon.runtime import Runtime
+from aos_runtime.errors import Unavailable
 from aos_runtime.home import Home
 from aos_runtime.names import DEFAULT_PRINCIPAL, PrincipalName
 from aos_runtime.store.bundled import read_catalogue, record_removed
 from aos_runtime.store.receipts import ApprovalSource
+from aos_runtime.store.run import RunFiles
 from tests.support.tool_guests import archive_of, install, tool_guest, without_bundled
 
 pytestmark = pytest.mark.journey
@@ -43,6 +45,21 @@ def started(home: Home, workspace: Path | None = None) -> Iterator[Runtime]:
 def put(home: Home, folder: Path, name: str, *, extra: str = "", principal: PrincipalName) -> None:
     archive = archive_of(home, name, tool_guest(NO_TOOLS), "", extra=extra)
     install(home, folder, name, archive, source=ApprovalSource.EXPLICIT, principal=principal)
+
+
+def test_a_start_that_fails_half_way_says_why_and_leaves_the_home_free(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(files: RunFiles) -> None:
+        raise Unavailable("no-space", "no space left", hint="free some")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFiles, "write_pid", fail)
+        with pytest.raises(Unavailable) as failed, started(home):
+            pass
+        assert failed.value.code == "no-space"
+    with started(home) as runtime:
+        assert runtime.lifecycle.is_loaded(DEFAULT_PRINCIPAL)
 
 
 def test_only_what_default_has_is_loaded_at_the_start(home: Home, tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -14,6 +16,8 @@ from aos_runtime.daemon.events import EventsDoor, Sources
 from aos_runtime.daemon.showing import Showing
 from aos_runtime.daemon.tails import Tails
 from aos_runtime.kernel.audited import Requests
+from aos_runtime.kernel.in_flight import MAX_EACH
+from aos_runtime.kernel.leader import Job
 from aos_runtime.wire.methods import NIL_SOURCE, EventsTopic
 from aos_runtime.wire.payloads import encode_tool_request
 from tests.support.audit_trails import FakeTrail
@@ -91,6 +95,18 @@ class Door:
 @pytest.fixture
 def door(monkeypatch: pytest.MonkeyPatch) -> Door:
     return Door(monkeypatch)
+
+
+def test_a_client_has_so_many_requests_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
+    door, jobs = Door(monkeypatch), deque[Job]()
+    door.door._sources = replace(door.door._sources, ready=jobs.append)
+    for _ in range(MAX_EACH):
+        assert door.ask("top") == []
+    refusal = {"status": "Error", "data": f"too many requests in flight ({MAX_EACH} a client)"}
+    assert door.ask("top") == [refusal]
+    while jobs:
+        jobs.popleft().run_one()
+    assert (len(door.client.got), door.ask("top"), len(jobs)) == (MAX_EACH + 1, [], 1)
 
 
 def test_without_the_right_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import json
 from itertools import permutations
+from types import SimpleNamespace
 
 import pytest
 
 from aos_runtime.errors import NotFound, Unavailable
 from aos_runtime.host import HookResult
-from aos_runtime.kernel.loading import Unready
+from aos_runtime.kernel.loading import Loaded, Unready
 from aos_runtime.names import CapsuleName, PrincipalName
 from aos_runtime.wire.payloads import TOOL_EXECUTE_REQUEST, encode_tool_request
 from tests.support.kernels import ALICE, Bench, Call
@@ -236,6 +237,24 @@ def test_a_reload_for_a_principal_that_nobody_used_yet_loads_all_of_it(bench: Be
     bench.capsule("one")
     bench.capsule("two")
     assert bench.lifecycle.reload(ALICE, ONE).names == ("one", "two")
+
+
+def test_a_load_that_is_under_way_ends_with_the_daemon(bench: Bench) -> None:
+    """Each of many capsules may take its time."""
+    loaded: list[str] = []
+    for name in ("one", "two", "three"):
+        bench.capsule(name)
+    load = bench.lifecycle._loader.load
+
+    def load_and_stop(principal: PrincipalName, name: CapsuleName) -> Loaded | Unready:
+        loaded.append(name)
+        bench.lifecycle.stop_loops()
+        return load(principal, name)
+
+    bench.lifecycle._loader = SimpleNamespace(load=load_and_stop)
+    with pytest.raises(Unavailable, match="the daemon is stopping"):
+        bench.lifecycle.load_all(ALICE)
+    assert len(loaded) == 1 and not bench.lifecycle.is_loaded(ALICE)
 
 
 def test_a_closed_lifecycle_loads_nothing_more(bench: Bench) -> None:

@@ -14,6 +14,7 @@ from aos_runtime.bus.envelope import Envelope
 from aos_runtime.errors import Corrupt, Denied
 from aos_runtime.kernel import requests as module
 from aos_runtime.kernel.answers import AgentProfile
+from aos_runtime.kernel.in_flight import MAX_EACH
 from aos_runtime.kernel.requests import Answer, Caller, Handler, RequestRouter, is_request
 from aos_runtime.kernel.routing import Plan
 from aos_runtime.names import PrincipalName
@@ -101,6 +102,29 @@ def error(text: str) -> list[tuple[str, Any]]:
 @pytest.fixture
 def desk() -> Desk:
     return Desk()
+
+
+def test_a_client_has_so_many_requests_unanswered_and_others_theirs(desk: Desk) -> None:
+    """What one asks without end is held in no memory, and delays nobody else."""
+    body = json.dumps({"method": "GetStatus"}).encode()
+
+    def ask(owner: str) -> None:
+        envelope = msgspec.structs.replace(
+            cause(owner=owner), topic="astrid.v1.request.any.corr", body=body, kind="raw_json"
+        )
+        desk.router.receive(envelope)
+
+    for _ in range(MAX_EACH + 3):
+        ask("flood")
+    assert (len(desk.jobs), len(desk.replies)) == (MAX_EACH, 3)
+    assert desk.replies[0] == error(f"too many requests in flight ({MAX_EACH} a client)")[0]
+    ask("other")
+    assert (len(desk.jobs), len(desk.replies)) == (MAX_EACH + 1, 3)
+    desk.profiles.is_damaged = True  # however one ends, it has ended
+    while desk.jobs:
+        desk.jobs.popleft().run_one()
+    ask("flood")
+    assert len(desk.jobs) == 1
 
 
 def test_a_request_is_answered_on_its_reply_topic(desk: Desk) -> None:
