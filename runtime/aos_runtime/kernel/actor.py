@@ -32,7 +32,8 @@ LARGE_BYTES = 64 * 1024
 """A payload over this takes a while: others get the socket before the call, not at the next tick."""
 
 MAX_WAITING = 1024
-"""Client messages that may wait for room in a full queue."""
+MAX_WAITING_BYTES = 16 * 1024 * 1024
+"""Client messages that may wait for room in a full queue: so many, until they hold so much."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -216,6 +217,11 @@ class Actor:
     def depth(self) -> int:
         """Messages that wait: queued, and those of clients that wait for room in the queue."""
         return len(self.mailbox) + len(self.waiting)
+
+    def is_crowded(self) -> bool:
+        """(order) Whether no further message of a client may wait."""
+        waiting = self.waiting
+        return len(waiting) >= MAX_WAITING or sum(len(one.body) for one in waiting) >= MAX_WAITING_BYTES
 
     def take_idle_instance(self) -> GuestInstance | None:
         """(order) The instance, for the caller to close, where no thread is inside it or about to be."""

@@ -21,7 +21,7 @@ from aos_runtime.capsule.topics import user_invocable
 from aos_runtime.errors import AosError, LimitExceeded
 from aos_runtime.host import GuestTrap, HookResult, TrapReason
 from aos_runtime.kernel.access_gate import AccessGate
-from aos_runtime.kernel.actor import MAX_WAITING, Actor, Delivery, Step
+from aos_runtime.kernel.actor import Actor, Delivery, Step
 from aos_runtime.kernel.failures import CANCELLED, call_of, failure_message, failure_sentence
 from aos_runtime.kernel.meter import use_of
 from aos_runtime.kernel.ports import Submission
@@ -216,7 +216,7 @@ class Kernel:
             envelope = self._stamp(topic, body, message.kind, message.source_id, message)
             pairs = self._deliveries(envelope, plan)
             for actor, _ in pairs:
-                if len(actor.waiting) >= MAX_WAITING:
+                if actor.waiting and actor.is_crowded():
                     return Submission.FULL
             is_taken, received = plan.is_taken, False
             if self._live.count and not plan.denied:

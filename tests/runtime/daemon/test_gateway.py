@@ -16,7 +16,7 @@ from aos_runtime.daemon.gateway import Gateway
 from aos_runtime.daemon.sessions import Session
 from aos_runtime.daemon.tools import ToolsDoor
 from aos_runtime.host import HookResult
-from aos_runtime.kernel import kernel as kernel_module
+from aos_runtime.kernel import actor as actor_module
 from aos_runtime.names import PrincipalName
 from aos_runtime.wire.handshake import Identity, KeyEntry, ServerHandshake
 from tests.support.kernels import ALICE, Bench, Call, cause
@@ -207,7 +207,7 @@ def test_any_request_that_nobody_serves_is_answered_under_its_uuid(switch: Switc
 def test_a_command_that_finds_everything_full_is_answered(
     switch: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kernel_module, "MAX_WAITING", 1)
+    monkeypatch.setattr(actor_module, "MAX_WAITING", 1)
     switch.bench.capsule("cli", subscribe={"cli.v1.command.run.cli": "go"})
     session = switch.connect()
     for number in range(MAILBOX_DEPTH + 2):

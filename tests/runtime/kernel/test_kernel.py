@@ -10,6 +10,7 @@ import pytest
 from aos_runtime.bus.mailbox import MAILBOX_DEPTH
 from aos_runtime.errors import Unavailable
 from aos_runtime.host import GuestTrap, HookResult, TrapReason
+from aos_runtime.kernel import actor as actor_module
 from aos_runtime.kernel import kernel as kernel_module
 from aos_runtime.kernel.ports import Submission
 from aos_runtime.wire.methods import NIL_SOURCE
@@ -243,12 +244,26 @@ def test_a_guest_that_serves_a_cancelled_call_is_stopped_and_the_next_call_is_se
 def test_beyond_the_bound_a_client_is_told_that_it_is_full(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kernel_module, "MAX_WAITING", 2)
+    monkeypatch.setattr(actor_module, "MAX_WAITING", 2)
     bench.capsule("busy", subscribe={"n.v1": "go"})
     load(bench)
     outcomes = [bench.kernel.submit(message("n.v1", b"1")) for _ in range(MAILBOX_DEPTH + 3)]
     assert outcomes[:-1] == [Submission.ACCEPTED] * (MAILBOX_DEPTH + 2)
     assert outcomes[-1] is Submission.FULL
+
+
+def test_what_waits_for_clients_is_bounded_in_bytes_too(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(actor_module, "MAX_WAITING_BYTES", 1000)
+    bench.capsule("busy", subscribe={"n.v1": "go"})
+    load(bench)
+    for _ in range(MAILBOX_DEPTH):
+        assert bench.kernel.submit(message("n.v1", b"1" * 600)) is Submission.ACCEPTED
+    outcomes = [bench.kernel.submit(message("n.v1", b"1" * 600)) for _ in range(3)]
+    assert outcomes == [Submission.ACCEPTED, Submission.ACCEPTED, Submission.FULL]
+    bench.run()
+    assert bench.kernel.submit(message("n.v1", b"1" * 600)) is Submission.ACCEPTED
 
 
 def message(topic: str, body: bytes, kind: str | None = None) -> object:
