@@ -40,7 +40,7 @@ BATCH_S = 0.02
 _UPSERT = "INSERT INTO kv VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 _SWAP = "UPDATE kv SET value = ? WHERE key = ? AND value = ?"
 _SELECT = "SELECT value FROM kv WHERE key = ?"
-_FILL = "INSERT INTO kv VALUES (?1, ?2, ?3, zeroblob(?3))"
+_FILL = "INSERT INTO kv VALUES (?, ?, ?, zeroblob(?))"
 _TABLE = "CREATE TABLE kv (key BLOB PRIMARY KEY, value BLOB NOT NULL)"
 
 
@@ -184,7 +184,7 @@ def _grow(what: int) -> int:
         guest.call(what, 0, small)
         with (guest.folder / FILE).open("wb") as file:
             file.truncate(large)
-        guest.state.change(_FILL, (guest.space, KEY.encode(), large))
+        guest.state.change(_FILL, (guest.space, KEY.encode(), large, large))
         _STATUS.with_name("clear_refs").write_text("5")  # the largest size from here on
         before = _status_bytes("VmRSS")
         guest.call(what, 1, large)

@@ -65,19 +65,18 @@ _TAKE_OVER = (
 )
 
 _GET = "SELECT value FROM kv WHERE space = ? AND key = ?"
-_ADD_ANY = "INSERT INTO kv VALUES (?1, ?2, length(?2) + length(?3), ?3) ON CONFLICT (space, key) DO "
+_ADD_ANY = "INSERT INTO kv VALUES (?, ?, ?, ?) ON CONFLICT (space, key) DO "
 _SET = f"{_ADD_ANY} UPDATE SET size = excluded.size, value = excluded.value"
 _ADD = f"{_ADD_ANY} NOTHING"
-_SWAP = """UPDATE kv SET size = length(?2) + length(?3), value = ?3
-  WHERE space = ?1 AND key = ?2 AND value = ?4"""
+_SWAP = "UPDATE kv SET size = ?, value = ? WHERE space = ? AND key = ? AND value = ?"
 _DELETE = "DELETE FROM kv WHERE space = ? AND key = ?"
 _PAGE = "SELECT key FROM kv WHERE space = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?"
 _CLEAR = "DELETE FROM kv WHERE space = ? AND key >= ? AND key < ?"
 _NTH = "SELECT key FROM kv WHERE space = ? AND key >= ? AND key < ? ORDER BY key LIMIT 1 OFFSET ?"
 _SPACES = "SELECT space FROM usage WHERE space >= ? AND space < ?"
 _STORED = "SELECT coalesce(sum(bytes), 0) FROM usage WHERE space >= ? AND space < ?"
-_USED = """SELECT coalesce((SELECT bytes FROM usage WHERE space = ?1), 0)
-  - coalesce((SELECT size FROM kv WHERE space = ?1 AND key = ?2), 0)"""
+_USED = """SELECT coalesce((SELECT bytes FROM usage WHERE space = ?), 0)
+  - coalesce((SELECT size FROM kv WHERE space = ? AND key = ?), 0)"""
 
 
 class KvCase(StrEnum):
@@ -207,7 +206,7 @@ class KvStore:
         size_bytes = len(key) + len(value)
         used = self._used.get(space)
         if used is None or used + size_bytes > MAX_SPACE_BYTES:
-            measured = self.rows(_USED, (space, key))[0][0]
+            measured = self.rows(_USED, (space, space, key))[0][0]
             used = measured if isinstance(measured, int) else 0
         if used + size_bytes > MAX_SPACE_BYTES:
             raise KvRefused(KvCase.QUOTA, f"more than {MAX_SPACE_BYTES} bytes")
@@ -270,7 +269,7 @@ class _Space:
         name = _key(key)
         _check_value(value)
         self._store.grow(self._space, name, value, self._principal)
-        self._store.change(_SET, (self._space, name, value))
+        self._store.change(_SET, (self._space, name, len(name) + len(value), value))
 
     def delete(self, key: str) -> None:
         self._store.change(_DELETE, (self._space, _key(key)))
@@ -294,9 +293,10 @@ class _Space:
         name = _key(key)
         _check_value(new)
         self._store.grow(self._space, name, new, self._principal)
+        size_bytes = len(name) + len(new)
         if expected is None:
-            return self._store.change(_ADD, (self._space, name, new)) == 1
-        return self._store.change(_SWAP, (self._space, name, new, expected)) == 1
+            return self._store.change(_ADD, (self._space, name, size_bytes, new)) == 1
+        return self._store.change(_SWAP, (size_bytes, new, self._space, name, expected)) == 1
 
     def _keys(self, prefix: bytes, cursor: str | None, limit: int) -> tuple[str, ...]:
         past = b"" if cursor is None else cursor.encode("utf-8", "replace") + b"\0"

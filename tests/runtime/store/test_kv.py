@@ -205,8 +205,8 @@ def test_usage_is_counted_by_the_file_whoever_writes(
         other.space(DEFAULT_PRINCIPAL, DEMO).set("dd", b"12")
     name = b"default:capsule:demo"
     assert store.rows("SELECT space, bytes FROM usage", ()) == [(name, 2 + 1 + 4)]
-    assert store.rows(module._USED, (name, b"dd")) == [(3,)]
-    plan = " ".join(str(row) for row in store.rows(f"EXPLAIN QUERY PLAN {module._USED}", (name, b"dd")))
+    assert store.rows(module._USED, (name, name, b"dd")) == [(3,)]
+    plan = " ".join(str(row) for row in store.rows(f"EXPLAIN QUERY PLAN {module._USED}", (name, name, b"dd")))
     assert ("SCAN kv" in plan, plan.count("SEARCH")) == (False, 2)
     assert space.clear_prefix("") == 3
     assert store.rows("SELECT bytes FROM usage", ()) == [(0,)]
