@@ -135,8 +135,13 @@ def test_a_command_is_asked_for_each_time_and_runs_in_the_workspace(serving: She
 
 
 def test_what_becomes_of_a_command_is_told(shell: Shell) -> None:
-    failed = shell.fail("run_shell_command", command="echo out; echo why >&2; exit 3")
-    assert "Command failed (exit code 3): why" in failed
+    arguments = json.dumps({"command": "echo out; echo why >&2; exit 3"})
+    failed = shell.aos.run("tool", "call", "run_shell_command", "--input", arguments, status=1).err
+    assert "Command failed (exit code 3): why\nstdout:\nout\n" in failed
+    assert shell.call("run_shell_command", command="echo built >&2") == "built\n"
+    assert shell.call("run_shell_command", command="echo out; echo noise >&2") == "out\n"
+    too_long = shell.fail("run_shell_command", command=f": {'x' * 4096}")
+    assert "longer than the 4096 characters that a person can be asked about" in too_long
     assert "Command cannot be empty" in shell.fail("run_shell_command", command="  \n ")
     blocked = shell.fail("run_shell_command", command="cd x; rm -rf /")
     assert "Command blocked: it removes what the machine needs" in blocked
@@ -145,6 +150,9 @@ def test_what_becomes_of_a_command_is_told(shell: Shell) -> None:
     assert "No such file" in shell.fail("run_shell_command", command=f"cat {token}")
     long = shell.call("run_shell_command", command="head -c 3000000 /dev/zero | tr '\\0' x")
     assert " bytes left out " in long
+    longer = shell.call("run_shell_command", command="head -c 5000000 /dev/zero | tr '\\0' x; echo end")
+    assert longer.startswith(f"... {5_000_004 - (4 << 20)} bytes left out ...\n")
+    assert longer.endswith("xend\n")
     shown = shell.aos.run("audit", "tail", "--json").out
     assert "process_spawned" in shown
     assert "bash -c echo out; echo why >&2; exit 3" in shown

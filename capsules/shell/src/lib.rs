@@ -14,6 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use command::{action_of, blocked, shortened};
 
+/// What the runtime takes as a resource to ask about.
+const MAX_COMMAND_CHARS: usize = 4096;
+
 #[derive(Default)]
 pub struct Shell;
 
@@ -42,24 +45,21 @@ pub struct Said {
 #[capsule]
 impl Shell {
     /// Run a command in bash and wait for its end. It starts in the working folder, which it can change; of the rest
-    /// of the machine it changes nothing. A person is asked first. Returns what it wrote to stdout; where it fails,
-    /// the exit code and what it wrote to stderr. For what goes on running, use spawn_background_process.
+    /// of the machine it changes nothing. A person is asked first. Returns what it wrote to stdout, or to stderr
+    /// where that is all; where it fails, the exit code and both. For what goes on running, use
+    /// spawn_background_process.
     #[astrid::tool("run_shell_command", mutable)]
     pub fn run_shell_command(&self, args: CommandArgs) -> Result<String, SysError> {
         let command = admitted(&args.command)?;
         let output = process::spawn("bash", &["-c", command]).map_err(|error| explain(&error))?;
+        let (out, errors) = (shortened(&output.stdout), shortened(&output.stderr));
         if output.exit.success() {
-            return Ok(shortened(&output.stdout));
+            return Ok(if out.is_empty() { errors } else { out });
         }
-        let told = if output.stderr.trim().is_empty() {
-            &output.stdout
-        } else {
-            &output.stderr
-        };
         Err(said(&format!(
             "Command failed ({}): {}",
             ending(output.exit),
-            shortened(told)
+            both(&errors, &out)
         )))
     }
 
@@ -113,6 +113,12 @@ fn admitted(text: &str) -> Result<&str, SysError> {
     if command.is_empty() {
         return Err(said("Command cannot be empty"));
     }
+    if command.chars().count() > MAX_COMMAND_CHARS {
+        return Err(said(&format!(
+            "Command is longer than the {MAX_COMMAND_CHARS} characters that a person can be asked about: write it into \
+             a file, and run that"
+        )));
+    }
     if let Some(reason) = blocked(command) {
         return Err(said(&format!("Command blocked: {reason}")));
     }
@@ -129,6 +135,15 @@ fn admitted(text: &str) -> Result<&str, SysError> {
             "Command '{}' was not approved by user",
             shortened(command)
         )))
+    }
+}
+
+/// What a failed command wrote: why, then what it had found until then.
+fn both(errors: &str, out: &str) -> String {
+    match (errors.trim().is_empty(), out.trim().is_empty()) {
+        (true, _) => out.to_owned(),
+        (false, true) => errors.to_owned(),
+        (false, false) => format!("{}\nstdout:\n{out}", errors.trim_end()),
     }
 }
 
@@ -150,8 +165,8 @@ fn explain(error: &SysError) -> SysError {
         ("Cancelled", "The command was cancelled"),
         (
             "InvalidInput",
-            "The command could not be started: bash or bubblewrap is missing here, or it is no text for a command \
-             line; the capsule's log says which",
+            "The command could not be started: the working folder is gone, bash or bubblewrap is missing here, or it \
+             is no text for a command line; the capsule's log says which",
         ),
         ("CapabilityDenied", "This tool may not run commands here"),
         (
@@ -180,6 +195,13 @@ mod tests {
         assert_eq!(end(Some(3), None), "exit code 3");
         assert_eq!(end(None, Some(9)), "signal 9");
         assert_eq!(end(None, None), "no exit code");
+    }
+
+    #[test]
+    fn a_failure_tells_both_streams() {
+        assert_eq!(both("why\n", "out\n"), "why\nstdout:\nout\n");
+        assert_eq!(both(" \n", "out\n"), "out\n");
+        assert_eq!(both("why\n", ""), "why\n");
     }
 
     #[test]

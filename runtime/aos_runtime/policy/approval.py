@@ -17,7 +17,12 @@ MAX_ACTION_CHARACTERS = 256
 MAX_RESOURCE_CHARACTERS = 4096
 """The published runtime cuts at 1024, which hides the end; a longer one is refused here."""
 
-_HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
+_HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"))
+_DOUBTFUL = re.compile(r"\\(?=u\{)|[^\x20-\x7e]")
+_BLANK = re.compile(
+    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""Letters and marks that show as nothing."""
 _SHELL = re.compile(r"[;&|<>`$(){}\\\n\r]")
 """What turns one command into another: no pattern approves a text that has any of it."""
 
@@ -89,13 +94,18 @@ def read_deed(capsule: str, action: str, resource: str, workspace: str | None) -
 
 
 def spell_out(text: str) -> str:
-    """`text` with control, invisible and unassigned characters written as `\\u{..}`."""
-    if text.isprintable():
-        return text
-    return "".join(
-        f"\\u{{{ord(character):x}}}" if unicodedata.category(character) in _HIDDEN else character
-        for character in text
-    )
+    """`text` with control, invisible and unassigned characters written as `\\u{..}`.
+
+    So is the backslash of what already looks like that: two texts never become one, and a yes to the one is
+    no yes to the other.
+    """
+    return _DOUBTFUL.sub(_written, text)
+
+
+def _written(found: re.Match[str]) -> str:
+    character = found[0]
+    is_seen = character != "\\" and unicodedata.category(character) not in _HIDDEN
+    return character if is_seen and not _BLANK.match(character) else f"\\u{{{ord(character):x}}}"
 
 
 def is_command(action: str, resource: str) -> bool:

@@ -228,14 +228,18 @@ def _never() -> bool:
 
 
 def _below(workspace: Path | None, names: tuple[str, ...]) -> Path:
-    """Where a child starts: without a workspace only in a scratch folder of its own."""
-    base = Path(INSIDE_HOME) if workspace is None else workspace
-    if not names:
-        return base
-    folder = base.joinpath(*names).resolve()
-    if not folder.is_relative_to(base):
+    """Where a child starts: without a workspace only in a scratch folder of its own.
+
+    A workspace that another child has made a link of would be bound where the link leads, the aos home even.
+    """
+    if workspace is None:
+        if names:
+            raise ProcessRefused(ProcessCase.INVALID_INPUT, "there is no working directory")
+        return Path(INSIDE_HOME)
+    folder = workspace.joinpath(*names).resolve()
+    if not folder.is_relative_to(workspace):
         raise ProcessRefused(ProcessCase.BOUNDARY_ESCAPE, "a link leads the working directory out")
-    if workspace is None or not folder.is_dir():
+    if not folder.is_dir():
         raise ProcessRefused(ProcessCase.INVALID_INPUT, "the working directory is not there")
     return folder
 

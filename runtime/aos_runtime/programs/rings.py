@@ -79,10 +79,15 @@ class Ring:
             self.start += excess
 
     def drain(self) -> str:
-        """What no drain gave before; a character that is not whole yet is left for the next."""
+        """What no drain gave before; a character that is not whole yet is left for the next.
+
+        What was lost in between is said in the text: whoever reads it has nothing else to see that by.
+        """
+        lost = self.start - self._drained
         data = bytes(self._data[max(self._drained, self.start) - self.start :])
         self._drained = self._read_to = self.end
-        return self._decoder.decode(data, self.is_ended)
+        text = self._decoder.decode(data, self.is_ended)
+        return f"... {lost} bytes left out ...\n{text}" if lost > 0 else text
 
     def since(self, offset: int | None, max_bytes: int) -> Chunk:
         """Up to `max_bytes` from `offset` on, None: from the oldest that is kept."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from dataclasses import dataclass
 
@@ -71,7 +72,10 @@ def test_an_action_has_256_characters_and_a_resource_4096() -> None:
     assert (MAX_ACTION_CHARACTERS, MAX_RESOURCE_CHARACTERS) == (256, 4096)
 
 
-@pytest.mark.parametrize("hidden", "\x00\x7f\u00ad\u200b\u2028\u2029\ue000\ud800\u0378")
+@pytest.mark.parametrize(
+    "hidden",
+    "\x00\x7f\u00ad\u200b\u2028\u2029\ue000\ud800\u0378\u00a0\u3000\u034f\u115f\u2800\u3164\ufe0f\uffa0\U000e0100",
+)
 def test_each_kind_of_hidden_character_is_written_out(hidden: str) -> None:
     assert spell_out(f"a{hidden}b é") == f"a\\u{{{ord(hidden):x}}}b é"
 
@@ -80,7 +84,22 @@ def test_each_kind_of_hidden_character_is_written_out(hidden: str) -> None:
 def test_nothing_that_is_spelled_out_is_hidden(text: str) -> None:
     shown = spell_out(text)
     assert not {unicodedata.category(one) for one in shown} & {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-    assert spell_out(shown) == shown
+    assert {one for one in shown if unicodedata.category(one) == "Zs"} <= {" "}
+
+
+@given(st.text(st.sampled_from("\\u{5c}\na1")))
+def test_every_text_is_spelled_in_its_own_way(text: str) -> None:
+    """What was shown says which text it was: no other one is covered by a yes to it."""
+    told = re.sub(r"\\u\{([0-9a-f]+)\}", lambda found: chr(int(found[1], 16)), spell_out(text))
+    assert told == text
+
+
+def test_a_yes_to_what_looks_like_a_line_end_is_none_to_a_line_end() -> None:
+    harmless = read_deed("shell", "echo", "echo hi \\u{a}rm -rf src", "/work")
+    harmful = read_deed("shell", "echo", "echo hi \nrm -rf src", "/work")
+    assert harmless is not None and harmful is not None
+    assert not Allowance(*harmless).covers(harmful)
+    assert find_verdict([Rule(resource=harmless.resource)], harmful) is None
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,17 @@ def test_with_backpressure_nothing_unread_is_lost(writes: list[bytes], limit: in
     assert ring.dropped == 0
 
 
+def test_a_drain_says_what_was_lost_since_the_one_before() -> None:
+    ring = Ring(4)
+    ring.add(b"abcdef")
+    assert ring.drain() == "... 2 bytes left out ...\ncdef"
+    ring.add(b"gh")
+    assert ring.drain() == "gh"
+    ring.add(b"12345")
+    assert ring.drain() == "... 1 bytes left out ...\n2345"
+    assert ring.drain() == ""
+
+
 @given(st.text(max_size=30), st.lists(st.integers(0, 60), max_size=8))
 def test_drains_put_together_are_the_text(text: str, cuts: list[int]) -> None:
     data, ring, got = text.encode(), Ring(1000), ""
