@@ -384,4 +384,6 @@ def reply_error(reply: Reply) -> AosError:
             text,
             hint="use a principal whose profile grants it: --principal NAME, or the key file of this one",
         )
-    return PeerFault("daemon-refused", text, hint="look at `aos logs` for what the daemon recorded")
+    hint = reply.hint or "look at `aos logs` for what the daemon recorded"
+    context = {} if reply.code is None else {"daemon_code": reply.code}
+    return PeerFault("daemon-refused", text, hint=hint, **context)

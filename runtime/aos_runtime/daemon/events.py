@@ -121,7 +121,7 @@ class EventsDoor:
                 account.admit(who, method, params, rights)
             answer = self._answer(asked, params, client)
         except AosError as error:
-            ended, answer = error.code, wire.error(error.message)
+            ended, answer = error.code, wire.failed(error)
         if account is not None and ended != "audit-unavailable":
             account.finish(who, method, params, ended)
         if answer is not None:

@@ -53,10 +53,11 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A reply that ends a request.  `after` runs once it was sent."""
+    """A reply that ends a request.  `after` runs once it was sent; `cause` is why it failed."""
 
     status: str
     data: object
+    cause: AosError | None = None
     after: Callable[[], None] | None = None
 
 
@@ -275,7 +276,7 @@ class RequestRouter:
             answer = self._carry_out(envelope, caller, request, handler)
         except AosError as error:
             self._journal.daemon("warn", f"{request.method.name} for {caller.principal}: {error.message}")
-            answer = Answer(status="Error", data=error.message)
+            answer = Answer(status="Error", data=error.message, cause=error)
         except Exception as error:  # noqa: BLE001 - the top of a request's thread: its caller must be told
             self._journal.daemon("error", f"{request.method.name} broke: {type(error).__name__}: {error}")
             answer = Answer(status="Error", data="internal fault; see the daemon log")
@@ -324,7 +325,7 @@ class RequestRouter:
     def _reply(self, envelope: Envelope, request_id: str | None, answer: Answer) -> None:
         topic = reply_topic(envelope.topic)
         if topic is not None:
-            body = wire.ok(answer.status, answer.data, request_id)
+            body = wire.ok(answer.status, answer.data, request_id, answer.cause)
             self._bus.publish(topic, body, None, NIL_SOURCE, envelope)
         if answer.after is not None:
             answer.after()

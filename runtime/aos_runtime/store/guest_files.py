@@ -96,9 +96,9 @@ def write(at: At, data: bytes, made: Made, *, append: bool = False) -> None:
 def open_file(at: At, mode: str, made: Made) -> OpenFile:
     """Open a file.  `mode` is a name of the WIT's `open-mode`."""
     with at.reach(follow=True) as spot:
-        if spot.status is None:
+        if spot.status is None and MODES[mode] & os.O_CREAT:
             at.tree.grow(0)
-        handle = open_regular(spot, MODES[mode], made, at.tree.umask)
+        handle = open_regular(spot, MODES[mode], None if mode == "read" else made, at.tree.umask)
         if mode == "write":
             os.ftruncate(handle, 0)
         return OpenFile(handle, at.tree.grow)

@@ -38,10 +38,15 @@ class Event(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The body of a kernel reply: `status` names the shape of `data` (daemon-kernel.md 5.2)."""
+    """The body of a kernel reply: `status` names the shape of `data` (daemon-kernel.md 5.2).
+
+    Of a failure `code` and `hint` are those of the daemon's error, where it says them.
+    """
 
     status: str
     data: object
+    code: str | None = None
+    hint: str | None = None
 
     @property
     def is_final(self) -> bool:
@@ -107,7 +112,9 @@ class Exchange:
             return None
         if self._request_id is not None and payload.get("request_id") != self._request_id:
             return None
-        return Reply(payload["status"], payload.get("data"))
+        cause = payload.get("error")
+        told = cause if isinstance(cause, dict) else {}
+        return Reply(payload["status"], payload.get("data"), _text(told.get("code")), _text(told.get("hint")))
 
 
 def kernel_exchange(method: str, params: dict[str, object] | None, correlation: str) -> Exchange:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
+from aos_runtime.errors import AosError
 from aos_runtime.wire.methods import ADMIN_METHODS, METHODS, Method
 from aos_runtime.wire.payloads import RAW_JSON
 
@@ -317,13 +318,25 @@ def required_capabilities(request: Request, caller: str) -> tuple[str, ...]:
     return tuple(needed)
 
 
-def ok(status: str, data: object = UNSET, request_id: str | None = None) -> bytes:
-    """A reply: `{"status": ..., "data": ...}`, with `request_id` in front for admin."""
+def ok(
+    status: str, data: object = UNSET, request_id: str | None = None, cause: AosError | None = None
+) -> bytes:
+    """A reply: `{"status": ..., "data": ...}`, with `request_id` in front for admin.
+
+    That of a failure with a `cause` has its code and hint beside them, as `"error"`.
+    """
     fields: dict[str, object] = {} if request_id is None else {"request_id": request_id}
     fields["status"] = status
     if data is not UNSET:
         fields["data"] = data
+    if cause is not None:
+        fields["error"] = {"code": cause.code, "hint": cause.hint}
     return _encode(fields)
+
+
+def failed(cause: AosError) -> bytes:
+    """The reply to a request that failed."""
+    return ok("Error", cause.message, cause=cause)
 
 
 def error(text: str, request_id: str | None = None) -> bytes:

@@ -149,6 +149,15 @@ def test_nobody_gives_what_it_does_not_hold(admin: Admin, bob: Admin) -> None:
     assert bob.ok("agent.create", "AgentCreate", {"name": "eve"})["principal"] == "eve"
 
 
+def test_a_failure_says_what_to_do_beside_what_a_published_client_reads(admin: Admin) -> None:
+    answer = admin.ask("agent.delete", "AgentDelete", {"principal": "ghost"})
+    assert answer == {
+        "status": "Error",
+        "data": "principal 'ghost' does not exist",
+        "error": {"code": "principal-unknown", "hint": "`aos agent list` shows who does"},
+    }
+
+
 def test_an_agent_administers_nothing(bob: Admin) -> None:
     missing = "permission denied for principal bob: missing capability "
     for suffix, method, params in (

@@ -236,6 +236,9 @@ def test_a_refusal_at_the_real_place_comes_before_the_effect(ground: Ground) -> 
 def test_abi_03_a_file_with_a_name_elsewhere_is_read_and_never_written(ground: Ground) -> None:
     (ground.root / "shared").hardlink_to(ground.outside / "secret")
     assert ground.read("shared") == SECRET
+    reading = guest_files.open_file(ground.at("shared"), "read", ground.made)
+    assert reading.read_at(0, 100) == SECRET
+    reading.close()
     for operation in (
         lambda: ground.write("shared"),
         lambda: ground.write("shared", append=True),
@@ -246,6 +249,21 @@ def test_abi_03_a_file_with_a_name_elsewhere_is_read_and_never_written(ground: G
         assert case(operation) is FileCase.ACCESS
     assert (ground.outside / "secret").read_bytes() == SECRET
     guest_files.remove(ground.at("shared"))
+
+
+def test_opening_what_is_not_there_to_read_it_needs_no_room(tmp_path: Path) -> None:
+    def full(_size_bytes: int) -> None:
+        raise FileRefused(FileCase.QUOTA)
+
+    at = At(FileTree(tmp_path.resolve(), is_canonical=True, grow=full), ("missing",), lambda _parts: None)
+    modes = ("read", "read-write", "write", "append")
+    cases = {mode: case(lambda mode=mode: guest_files.open_file(at, mode, {})) for mode in modes}  # type: ignore[misc]
+    assert cases == {
+        "read": FileCase.NOT_FOUND,
+        "read-write": FileCase.NOT_FOUND,
+        "write": FileCase.QUOTA,
+        "append": FileCase.QUOTA,
+    }
 
 
 def test_a_name_that_was_made_here_does_not_close_the_file(ground: Ground) -> None:

@@ -5,11 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aos_runtime.errors import InvalidInput, LimitExceeded, PeerFault
+from aos_runtime.errors import Denied, InvalidInput, LimitExceeded, PeerFault
+from aos_runtime.wire import requests as wire
 from aos_runtime.wire.client import (
     Event,
     Exchange,
@@ -67,6 +69,22 @@ def test_working_is_no_answer_and_the_answer_ends_it() -> None:
     assert final == Reply("Status", {"pid": 1})
     assert (final.is_final, final.is_error) == (True, False)
     assert Reply("Error", "no").is_error
+
+
+def test_a_failure_brings_the_code_and_the_hint_of_its_error() -> None:
+    exchange = kernel_exchange("GetStatus", None, "c1")
+    failed = msgspec.json.decode(wire.failed(Denied("not-now", "it is closed", hint="come back")))
+    assert failed == {
+        "status": "Error",
+        "data": "it is closed",
+        "error": {"code": "not-now", "hint": "come back"},
+    }
+    told = exchange.receive(event(exchange.topic, failed))
+    assert told == Reply("Error", "it is closed", "not-now", "come back")
+    for odd in (None, "text", {"code": 5, "hint": ["x"]}):
+        assert exchange.receive(event(exchange.topic, failed | {"error": odd})) == Reply(
+            "Error", "it is closed"
+        )
 
 
 def test_an_admin_reply_is_told_by_its_request_id() -> None:
