@@ -49,11 +49,13 @@ class HookQuestions:
         self._environ = environ
         self._interactive = interactive
         self.refused: list[tuple[str, str]] = []
+        self._asked: set[str] = set()
 
     def answer(self, capsule: str, field: Mapping[str, Any]) -> dict[str, object]:
         """`{"value"}` or `{"values"}`; empty for a refusal."""
         key = str(field.get("key", ""))
         kind = field.get("field_type")
+        self._asked.add(key)
         supplied = self._given.get(key, from_environment(key, self._environ))
         if supplied is not None:
             return {"values": _read_list(supplied)} if kind == "Array" else {"value": supplied}
@@ -64,6 +66,11 @@ class HookQuestions:
             return {"value": default}
         self.refused.append((key, str(field.get("prompt", ""))))
         return {}
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """The keys of answers that no question asked for."""
+        return tuple(key for key in self._given if key not in self._asked)
 
     def problem(self, capsule: str) -> AosError | None:
         """What to tell when a question went unanswered, None where none did."""

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from aos_cli.build.scaffold import list_kinds
-from aos_cli.console import Console
+from aos_cli.console import Console, safe
 from aos_cli.install.activation import Activated, activate, reload_capsule, try_version
 from aos_cli.install.consent import Answers, is_trusted, obtain_consent
 from aos_cli.install.env_values import Collected, collect_env, make_asker, variable_name
@@ -104,7 +104,10 @@ def install_archive(order: Order, console: Console) -> Report:
         if collected.changes:
             stage.offer_env(collected.changes)
         with console.progress(f"Activating {stage.name} {stage.manifest.version}"):
-            activated = activate(stage, order.environ, _questions(order, console))
+            questions = _questions(order, console)
+            activated = activate(stage, order.environ, questions)
+        for key in questions.unused:
+            console.warn(f"--answer {safe(key)} was not needed: no hook of {stage.name} asked for it")
         phase, previous, origin = stage.phase, stage.previous, stage.provenance_class
         trial = _Trial(order, stage)
         with trial.put_back():

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import json
+import re
+import threading
+import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from bench.clients import WrongReply
+from tests.soak.__main__ import telling
 from tests.soak.held import SLACK, Held, leaks, least
 from tests.soak.load import Greetings
+from tests.soak.registry import Budget
 
 WARM = Held(resident_bytes=100_000_000, descriptors=30, threads=8, children=1)
+
+
+def test_a_long_run_says_that_it_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    with telling("load", Budget(for_s=600), each_s=0.001):
+        until = time.monotonic() + 30
+        said = ""
+        while not said and time.monotonic() < until:
+            said = capsys.readouterr().err
+    assert re.match(r"soak load: \d+ of 600 s\n", said)
+    assert not any(one.name == "soak-teller" for one in threading.enumerate())
 
 
 def test_what_stays_is_no_leak() -> None:

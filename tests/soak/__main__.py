@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tests.soak.registry import SOAKS, Budget, Report, load_soak
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 FAULTS_SHOWN = 20
+TELL_EACH_S = 60.0
 
 
 def parse_duration_s(text: str) -> float:
@@ -36,7 +40,28 @@ def main(arguments: list[str]) -> int:
             print(f"{name:10} {meaning}")
         return 2
     budget = Budget(for_s=chosen.for_s)
-    return report(chosen.name, load_soak(chosen.name)(budget), budget)
+    with telling(chosen.name, budget):
+        result = load_soak(chosen.name)(budget)
+    return report(chosen.name, result, budget)
+
+
+@contextmanager
+def telling(name: str, budget: Budget, each_s: float = TELL_EACH_S) -> Iterator[None]:
+    """Say on stderr, now and then, that the soak still runs and for how long it has."""
+    is_over = threading.Event()
+    whole = "" if budget.for_s is None else f" of {budget.for_s:.0f}"
+
+    def tell() -> None:
+        while not is_over.wait(each_s):
+            print(f"soak {name}: {budget.elapsed_s:.0f}{whole} s", file=sys.stderr, flush=True)
+
+    teller = threading.Thread(target=tell, name="soak-teller", daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        teller.join()
 
 
 def report(name: str, result: Report, budget: Budget) -> int:

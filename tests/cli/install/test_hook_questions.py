@@ -44,6 +44,13 @@ def test_the_command_line_then_the_environment_then_the_default() -> None:
     assert questions().answer("demo", {**CITY, "default": "Paris"}) == {"value": "Paris"}
 
 
+def test_an_answer_that_no_question_asked_for_is_known() -> None:
+    some = questions(given={"city": "Rome", "colour": "red"})
+    assert some.unused == ("city", "colour")
+    some.answer("demo", CITY)
+    assert some.unused == ("colour",)
+
+
 @pytest.mark.parametrize(
     ("text", "values"),
     [('["a","b"]', ["a", "b"]), ("[]", []), ("plain", ["plain"]), ("[1]", ["[1]"]), ("{", ["{"])],
