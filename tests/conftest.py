@@ -7,6 +7,7 @@ and not state of ours.
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,12 @@ _DROPPED = (
     "CLICOLOR",
     "PY_COLORS",
 )
+
+
+def pytest_sessionstart() -> None:
+    """A job in the background, or one under nohup, ignores signals, and so would all that the tests start."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)
