@@ -202,8 +202,11 @@ def test_row_14_a_reload_is_announced_and_answered(client: Client) -> None:
 
 @pytest.mark.parametrize("row", [15, 17])
 def test_rows_15_and_17_refusals_in_the_same_words(client: Client, row: int) -> None:
+    """Beside the words stands what to do, which published clients pass over."""
     ours, theirs = replay(client, row)
+    told = ours[-1]["payload"].pop("error")
     assert ours == theirs
+    assert told["code"] and told["hint"]
 
 
 def test_row_16_an_unknown_method_is_answered_here(client: Client) -> None:

@@ -37,6 +37,7 @@ class Closed(Enum):
     FRAME_TIMEOUT = "client did not finish a frame within 10 s"
     HANDSHAKE_TIMEOUT = "handshake timed out"
     LANE_TIMEOUT = "reserved lane timed out"
+    FULL = "no connection is free"
     REFUSED = "refused"
     FAULT = "protocol fault"
     SHUTDOWN = "daemon stops"

@@ -249,7 +249,9 @@ class Server:
         """
         connection = session.connection
         connection.decoder.max_bytes = MAX_FRAME_BYTES
-        self.sessions.establish(session, max_established=MAX_CONNECTIONS)
+        if not self.sessions.establish(session, max_established=MAX_CONNECTIONS, max_lanes=MAX_LANES):
+            connection.close(Closed.FULL)
+            return
         if session.is_lane:
             session.deadline = self._clock() + LANE_FIRST_FRAME_S
         connection.send(frame)

@@ -126,22 +126,29 @@ class Sessions:
             self._all[session.connection.fd] = session
             self.pending += 1
 
-    def establish(self, session: Session, *, max_established: int) -> None:
-        """A handshake has ended well; beyond `max_established` the session is a reserved lane."""
+    def establish(self, session: Session, *, max_established: int, max_lanes: int) -> bool:
+        """A handshake has ended well; beyond `max_established` the session is a reserved lane.
+
+        False, with nothing done, where meanwhile others took the last of those.
+        """
         facts = session.facts
         if facts is None:
-            return
+            return True
         with self._lock:
             if self._all.get(session.connection.fd) is not session:
-                return
+                return True
+            is_lane = self.established >= max_established
+            if is_lane and self.lanes >= max_lanes:
+                return False
             self.pending -= 1
-            session.is_lane = self.established >= max_established
+            session.is_lane = is_lane
             if session.is_lane:
                 self.lanes += 1
             else:
                 self.established += 1
             mine = self._by_principal.get(facts.principal, ())
             self._by_principal = {**self._by_principal, facts.principal: (*mine, session)}
+            return True
 
     def remove(self, session: Session) -> bool:
         """A connection was closed; whether it had been established."""

@@ -34,7 +34,7 @@ from aos_runtime.store.env import EnvChanges
 from aos_runtime.store.installed import Installed, list_installed
 from aos_runtime.store.interfaces import export_conflicts, missing_imports
 from aos_runtime.store.origin import Provenances
-from aos_runtime.store.profile_edits import allow_capsule, disallow_capsule
+from aos_runtime.store.profile_edits import allow_capsule, disallow_capsule, expect_profile
 from aos_runtime.store.receipts import ApprovalSource
 from aos_runtime.store.stage import Stage, open_stage, stage_source
 
@@ -107,6 +107,7 @@ class Changes:
         principal = caller.principal
         if params["target_principal"] is not None:
             principal = parse_principal_name(params["target_principal"])
+            expect_profile(self._home, principal)
         if params["workspace"]:
             raise InvalidInput(
                 "install-workspace",

@@ -21,6 +21,7 @@ from aos_runtime.kernel.quota_requests import QuotaRequests
 from aos_runtime.kernel.requests import Answer, Caller, Handler
 from aos_runtime.kernel.views import View
 from aos_runtime.names import PrincipalName, parse_principal_name
+from aos_runtime.store.profile_edits import expect_profile
 
 Params = Mapping[str, object]
 Run = Callable[[Caller, Mapping[str, object]], Answer]
@@ -108,6 +109,7 @@ def _view(services: Services, caller: Caller) -> View:
 
 def _foreign_metadata(services: Services, params: Params) -> Answer:
     principal = parse_principal_name(str(params["target_principal"]))
+    expect_profile(services.office.home, principal)
     return Answer(status="CapsuleMetadata", data=answers.metadata(services.lifecycle.load_all(principal)))
 
 

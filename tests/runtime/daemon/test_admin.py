@@ -171,6 +171,21 @@ def test_an_agent_administers_nothing(bob: Admin) -> None:
     assert bob.ok("quota.get", "QuotaGet", {"principal": "bob"})["max_in_flight_calls"] == 4
 
 
+def test_nothing_is_made_for_a_principal_that_does_not_exist(
+    home: Home, admin: Admin, tmp_path: Path
+) -> None:
+    unknown = "principal 'ghost' does not exist"
+    params: dict[str, object] = {"target_principal": "ghost"}
+    answer = admin.client.request("GetCapsuleMetadataForPrincipal", params)
+    assert (answer["status"], answer["data"]) == ("Error", unknown)
+    archive = tmp_path / "one.capsule"
+    archive.write_bytes(archive_of(home, "one", tool_guest(HELLO, CONTINUE), ROWS))
+    answer = admin.client.request("InstallCapsule", {**params, "source": str(archive)})
+    assert (answer["status"], answer["data"]) == ("Error", unknown)
+    assert not home.principal(PrincipalName("ghost")).exists()
+    admin.ok("agent.create", "AgentCreate", {"name": "ghost"})
+
+
 def test_what_is_not_there_or_named_is_said(admin: Admin, bob: Admin) -> None:
     nothing: dict[str, object] = {"principal": "bob", "capabilities": []}
     for method in ("CapsGrant", "CapsRevoke"):

@@ -71,7 +71,7 @@ class Switch:
         self.bench.lifecycle.load_all(PrincipalName(principal))
 
         def proceed() -> None:
-            self.gateway.sessions.establish(session, max_established=max_established)
+            self.gateway.sessions.establish(session, max_established=max_established, max_lanes=8)
 
         assert self.gateway.admit(session, identity, proceed) is None
         return session

@@ -303,6 +303,7 @@ def test_ins_24_a_relative_source_is_refused(shared: Home) -> None:
         assert client.request("InstallCapsule", params) == {
             "status": "Error",
             "data": "source path is not absolute",
+            "error": {"code": "install-relative", "hint": "send the absolute path of the archive"},
         }
 
 

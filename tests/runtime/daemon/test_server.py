@@ -130,6 +130,20 @@ def test_a_key_that_is_taken_out_ends_its_connections_however_late_they_are(post
     assert (post.server.sessions.established, len(post.gateway.left)) == (1, 2)
 
 
+def test_lanes_are_no_more_however_many_shake_hands_at_once(
+    post: Post, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "MAX_CONNECTIONS", 1)
+    monkeypatch.setattr(server_module, "MAX_LANES", 1)
+    clients = [post.connect() for _ in range(4)]
+    for client in clients:
+        post.say(client)
+    heard = [reply and reply["status"] for reply in map(post.hear, clients)]
+    assert heard == ["ok", "ok", None, None]
+    assert (post.server.sessions.established, post.server.sessions.lanes) == (1, 1)
+    assert post.server.sessions.pending == 0
+
+
 def test_a_handshake_makes_a_session_and_its_frames_go_on(post: Post) -> None:
     client = post.connect()
     assert (post.server.sessions.pending, post.server.sessions.established) == (1, 0)
