@@ -122,7 +122,13 @@ class Boundary:
         """The callback for the guest's drop of a handle of resource `kind`."""
         resources = self.context.resources
         slots_at = raw.slots_type(1).from_address
-        return self.guard(lambda address: resources.drop(kind, slots_at(address)[0] & LOW32))
+
+        def drop(address: int) -> None:
+            if self.memory is not None:
+                self.memory.check_may_leave()
+            resources.drop(kind, slots_at(address)[0] & LOW32)
+
+        return self.guard(drop)
 
     def _stop(self, fault: BaseException) -> int:
         self._keep(fault)

@@ -55,13 +55,20 @@ class GuestMemory(LiftBudget):
     """Checked access to one linear memory.
 
     `current` gives the memory's bytes as they are now (memory only grows and never moves); `realloc` calls
-    the guest's `cabi_realloc(0, 0, align, size)` and may grow it.
+    the guest's `cabi_realloc(0, 0, align, size)` and may grow it; `held` is one byte that is not 0 while the
+    guest may not call the host.
     """
 
-    __slots__ = ("_bytes", "_current", "_realloc", "allocating")
+    __slots__ = ("_bytes", "_current", "_held", "_realloc", "allocating")
 
-    def __init__(self, current: Callable[[], memoryview], realloc: Callable[[int, int], int]) -> None:
+    def __init__(
+        self,
+        current: Callable[[], memoryview],
+        realloc: Callable[[int, int], int],
+        held: memoryview | bytes = b"\0",
+    ) -> None:
         super().__init__()
+        self._held = held
         self._current = current
         self._realloc = realloc
         self._bytes = current()
@@ -69,9 +76,13 @@ class GuestMemory(LiftBudget):
 
     def begin(self) -> None:
         """Start of one host call: renews the budget.  AbiViolation where the guest calls from its realloc."""
-        if self.allocating:
-            raise AbiViolation("the guest called the host while the host was allocating")
+        self.check_may_leave()
         self._budget = LIFT_BUDGET_BYTES
+
+    def check_may_leave(self) -> None:
+        """AbiViolation where the guest calls the host from its realloc or post-return."""
+        if self.allocating or self._held[0]:
+            raise AbiViolation("the guest called the host while the host was allocating")
 
     def take(self, at: int, size: int) -> memoryview:
         """`view`, charged to this call: what the host is about to copy."""
@@ -125,6 +136,7 @@ class GuestMemory(LiftBudget):
     def close(self) -> None:
         """Let go of the memory, before its store goes."""
         self._bytes = memoryview(b"")
+        self._held = b"\0"
         self._current = _closed
 
     def _refresh(self) -> None:

@@ -6,11 +6,12 @@ the guest's memory and owns a second memory, the *window*.  Python writes action
 window, makes one call, and reads the answer from the window.  A guest's pointers are only ever operands of
 wasm loads, stores and copies, which trap out of bounds: no Python code follows one on this path.
 
-Window layout: a header of four u32, then bytes from `WINDOW_START`.
+Window layout: a header of four u32 and a byte, then bytes from `WINDOW_START`.
   offset 0   hook result: length of `action`
   offset 4   hook result: 1 where `data` is present
   offset 8   hook result: length of `data`
   offset 12  publish: length of the text of `unknown(text)`, which the host has put at `WINDOW_START`
+  offset 16  not 0 while the guest may not call the host: in realloc and post-return (the ABI's `may_leave`)
 
 This file holds no Python logic: it is the text of two modules and the numbers that Python shares with them.
 """
@@ -18,6 +19,7 @@ This file holds no Python logic: it is the text of two modules and the numbers t
 from __future__ import annotations
 
 WINDOW_START = 64
+HELD_AT = 16
 WINDOW_PAGES = 192
 WINDOW_BYTES = WINDOW_PAGES << 16
 """12 MiB: the reference's cap on guest payloads (10 MiB) and room to spare.  A larger publish is refused as
@@ -77,8 +79,6 @@ EDGE = f"""(module
   (memory $window (export "window") 1 {WINDOW_PAGES})
   ;; Why the edge itself stopped the guest; read by the host after a trap.
   (global $fault (export "fault") (mut i32) (i32.const {FAULT_NONE}))
-  ;; 1 while the guest may call the host: not during realloc and post-return (canonical ABI, `may_leave`).
-  (global $may_leave (mut i32) (i32.const 1))
 
   (func $stop (param $why i32)
     (global.set $fault (local.get $why))
@@ -102,9 +102,9 @@ EDGE = f"""(module
   ;; Nothing is allocated for no bytes: 1 is a valid pointer to an empty string.
   (func $put (param $at i32) (param $n i32) (result i32) (local $pointer i32)
     (if (i32.eqz (local.get $n)) (then (return (i32.const 1))))
-    (global.set $may_leave (i32.const 0))
+    (i32.store8 $window (i32.const {HELD_AT}) (i32.const 1))
     (local.set $pointer (call $realloc (i32.const 0) (i32.const 0) (i32.const 1) (local.get $n)))
-    (global.set $may_leave (i32.const 1))
+    (i32.store8 $window (i32.const {HELD_AT}) (i32.const 0))
     ;; Traps where the guest's answer lies outside its memory.
     (memory.copy $guest $window (local.get $pointer) (local.get $at) (local.get $n))
     (local.get $pointer))
@@ -146,14 +146,14 @@ EDGE = f"""(module
     (i32.store $window (i32.const 4) (local.get $has))
     (i32.store $window (i32.const 8) (local.get $dl))
     ;; Lets the guest free what it returned.
-    (global.set $may_leave (i32.const 0))
+    (i32.store8 $window (i32.const {HELD_AT}) (i32.const 1))
     (call $post_return (local.get $r))
-    (global.set $may_leave (i32.const 1)))
+    (i32.store8 $window (i32.const {HELD_AT}) (i32.const 0)))
 
   ;; The guest's `publish`.  Result area: +0 discriminant (u8), +4 error case (u8), +8, +12 text.
   (func $publish (param $tp i32) (param $tl i32) (param $pp i32) (param $pl i32) (param $ret i32)
       (local $status i32) (local $length i32)
-    (if (i32.eqz (global.get $may_leave)) (then (call $stop (i32.const {FAULT_REENTERED}))))
+    (if (i32.load8_u $window (i32.const {HELD_AT})) (then (call $stop (i32.const {FAULT_REENTERED}))))
     (if (i32.and (local.get $ret) (i32.const 3)) (then (call $stop (i32.const {FAULT_MISALIGNED}))))
     ;; A lie about the result area must not come out after the message has gone.
     (call $check_inside (local.get $ret) (i32.const 16))

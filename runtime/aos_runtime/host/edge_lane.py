@@ -19,6 +19,7 @@ from aos_runtime.host.code import EdgeCode
 from aos_runtime.host.door import AbiViolation, GuestMemory
 from aos_runtime.host.edge import (
     FAULTS,
+    HELD_AT,
     PUBLISH_CASES,
     PUBLISH_OK,
     PUBLISH_UNKNOWN,
@@ -59,7 +60,7 @@ class EdgeLane:
         self._realloc_func = raw.pointer_to_func(self._assembly.realloc)
         self._window, self._window_size = memoryview(b""), 0
         self._refresh_window()
-        self._memory = GuestMemory(self._guest_bytes, self._realloc)
+        self._memory = GuestMemory(self._guest_bytes, self._realloc, self._window[HELD_AT : HELD_AT + 1])
         boundary.memory = self._memory
 
     def hook(self, action: bytes, payload: bytes) -> HookResult:

@@ -186,6 +186,8 @@ def test_a_trap_has_its_reason_and_ends_the_instance_alone(stand: Stand, name: s
         (CONTINUE, "", {"realloc": "(return (i32.const -1))"}),
         (CONTINUE, PUBLISH_IMPORT, {"realloc": publish_call(0, 0, 0, 0)}),
         (CONTINUE, PUBLISH_IMPORT, {"post": publish_call(0, 0, 0, 0)}),
+        (CONTINUE, LOG_IMPORT, {"realloc": "(call $log (i32.const 1) (i32.const 0) (i32.const 0))"}),
+        (CONTINUE, LOG_IMPORT, {"post": "(call $log (i32.const 1) (i32.const 0) (i32.const 0))"}),
     ],
 )
 def test_a_lie_is_a_trap_of_that_instance_alone(
@@ -196,6 +198,7 @@ def test_a_lie_is_a_trap_of_that_instance_alone(
         guest.hook(b"act", b"{}")
     assert (caught.value.reason, guest.dead) == (TrapReason.TRAP, True)
     assert stand.recorder.published == []
+    assert {level for level, _ in stand.recorder.logged} <= {"error"}, "only why it was stopped"
     assert other.hook(b"still", b"").action == "still"
 
 
