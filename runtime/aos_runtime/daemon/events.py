@@ -89,20 +89,16 @@ class EventsDoor:
         params = decode_events_request(asked.verb, body, kind)
         if isinstance(params, wire.BadRequest):
             client.send(wire.error(params.text))
-        elif self._in_flight.enter(client.owner):
-            self._sources.ready(Job(lambda: self._serve_one(asked, params, client)))
+            return
+        job = self._in_flight.admit(client.owner, lambda: self._serve(asked, params, client))
+        if job is not None:
+            self._sources.ready(job)
         else:
             client.send(wire.error(self._in_flight.refusal()))
 
     def disconnect(self, owner: str) -> None:
         """A client left."""
         self._tails.stop(owner, None)
-
-    def _serve_one(self, asked: EventsTopic, params: dict[str, Any], client: Client) -> None:
-        try:
-            self._serve(asked, params, client)
-        finally:
-            self._in_flight.leave(client.owner)
 
     def _serve(self, asked: EventsTopic, params: dict[str, Any], client: Client) -> None:
         self._sources.before_block()  # rights and secrets are read from disk

@@ -7,6 +7,9 @@ would fill the memory, and everybody else would wait behind what it asked.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+
+from aos_runtime.kernel.leader import Job
 
 MAX_EACH = 64
 MAX_ALL = 1024
@@ -23,6 +26,19 @@ class InFlight:
         self._lock = threading.Lock()
         self._by_owner: dict[str, int] = {}
         self._all = 0
+
+    def admit(self, owner: str, run: Callable[[], None]) -> Job | None:
+        """`run` as a job that is counted until it is done; None where `enter` says no."""
+        if not self.enter(owner):
+            return None
+
+        def counted() -> None:
+            try:
+                run()
+            finally:
+                self.leave(owner)
+
+        return Job(counted)
 
     def enter(self, owner: str) -> bool:
         """Count one more; False, and not counted, where its client, or all of them, have too many."""

@@ -25,7 +25,7 @@ from aos_runtime.kernel.audited import Trail, note_calls
 from aos_runtime.kernel.probe import DESCRIBE_ACTION, DESCRIBE_TOPIC, Described, Tool, read_description
 from aos_runtime.kernel.restarts import MAX_RESTARTS, RECOVERED_AFTER_S
 from aos_runtime.names import CapsuleName, PrincipalName
-from aos_runtime.policy.bounds import PROGRAMS, UNBOUND, Bounds
+from aos_runtime.policy.bounds import PROGRAMS, Bounds, unbound
 from aos_runtime.programs.mcp_servers import McpServers
 from aos_runtime.programs.mcp_tools import McpAnswer, Server
 from aos_runtime.programs.sandbox import Sandbox
@@ -53,7 +53,7 @@ class Programs:
         open_sandbox: Callable[[], Sandbox],
         servers: McpServers,
         tools_changed: Callable[[PrincipalName, CapsuleName], None] = lambda principal, name: None,
-        bounds_of: Callable[[PrincipalName], Bounds] = lambda _principal: UNBOUND,
+        bounds_of: Callable[[PrincipalName], Bounds] = unbound,
         trail: Trail | None = None,
     ) -> None:
         self._bounds_of = bounds_of

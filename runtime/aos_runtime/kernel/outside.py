@@ -17,7 +17,7 @@ from aos_runtime.kernel.guest_env import GuestEnv
 from aos_runtime.names import CapsuleName, PrincipalName
 from aos_runtime.network import Dialer, NetworkDoor
 from aos_runtime.network.listeners import Ports, UnixDoor
-from aos_runtime.policy.bounds import UNBOUND, Bounds
+from aos_runtime.policy.bounds import Bounds, unbound
 from aos_runtime.policy.egress import Airlock, EgressDenial
 from aos_runtime.store.installed import Installed
 from aos_runtime.wire.handshake import KeyEntry, ServerHandshake
@@ -38,7 +38,7 @@ class Outside:
         local_egress: Mapping[str, tuple[str, ...]],
         home: Home,
         find_keys: FindKeys,
-        bounds_of: Callable[[PrincipalName], Bounds] = lambda _principal: UNBOUND,
+        bounds_of: Callable[[PrincipalName], Bounds] = unbound,
     ) -> None:
         self._bounds_of = bounds_of
         self._dialer = dialer
@@ -54,7 +54,7 @@ class Outside:
         home: Home,
         find_keys: FindKeys,
         tell: Callable[[str, str], None],
-        bounds_of: Callable[[PrincipalName], Bounds] = lambda _principal: UNBOUND,
+        bounds_of: Callable[[PrincipalName], Bounds] = unbound,
     ) -> Outside:
         """As the operator set it; `tell(level, message)` hears of every exemption."""
         for capsule, entries in settings.local_egress.items():

@@ -20,7 +20,7 @@ from aos_runtime.kernel.budget import Budget
 from aos_runtime.kernel.cancellation import CANCEL_TOPIC, MAX_CALLS
 from aos_runtime.kernel.failures import call_of
 from aos_runtime.names import PrincipalName
-from aos_runtime.policy.bounds import UNBOUND, Bounds
+from aos_runtime.policy.bounds import Bounds, unbound
 from aos_runtime.policy.process_rules import ProcessDenial
 from aos_runtime.programs import Children, Owner, ProcessDoor, Registry
 from aos_runtime.programs.sandbox import Sandbox
@@ -46,7 +46,7 @@ class Processes:
         *,
         trail: Trail | None = None,
         on_fault: Callable[[Exception], None] = lambda error: None,
-        bounds_of: Callable[[PrincipalName], Bounds] = lambda _principal: UNBOUND,
+        bounds_of: Callable[[PrincipalName], Bounds] = unbound,
     ) -> None:
         self._bounds_of = bounds_of
         self.records = records

@@ -157,8 +157,9 @@ class RequestRouter:
         if request is None:
             return
         owner = envelope.request_owner or envelope.principal or ""
-        if self._in_flight.enter(owner):
-            self._ready(Job(lambda: self._serve(owner, envelope, request)))
+        job = self._in_flight.admit(owner, lambda: self._answer(envelope, request))
+        if job is not None:
+            self._ready(job)
         else:
             self._reply(envelope, request.request_id, Answer(status="Error", data=self._in_flight.refusal()))
 
@@ -180,12 +181,6 @@ class RequestRouter:
                 one.due = now + WORKING_PERIOD_S
         for one in due:
             self._bus.publish(one.topic, wire.working(), None, NIL_SOURCE, one.cause)
-
-    def _serve(self, owner: str, envelope: Envelope, request: wire.Request | wire.BadRequest) -> None:
-        try:
-            self._answer(envelope, request)
-        finally:
-            self._in_flight.leave(owner)
 
     def _answer(self, envelope: Envelope, request: wire.Request | wire.BadRequest) -> None:
         self._before_block()  # rights are read from disk

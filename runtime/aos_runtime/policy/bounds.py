@@ -56,7 +56,7 @@ class Bounds:
 UNBOUND = Bounds("nobody")
 
 
-def unbound() -> Bounds:
+def unbound(_principal: str = "") -> Bounds:
     """Of what runs for no principal: nothing is narrowed."""
     return UNBOUND
 
